@@ -1,0 +1,1 @@
+"""The `meshllm` command: one writer to stdout, one to stderr."""

@@ -1,0 +1,1 @@
+"""The node process: start-up order, the event store, actions."""

@@ -1,0 +1,1 @@
+"""The request's own path, from a validated body to a stream of deltas."""

@@ -1,0 +1,63 @@
+"""Which model answers a request, and why not. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from meshllm_core.engine.base import StageEngine
+from meshllm_core.errors import ModelNotReady, ModelUnknown
+from meshllm_core.ids import ModelId
+
+AUTO = "auto"
+"""As `model` of a request: whichever model is ready, the largest first."""
+
+
+@dataclass(frozen=True)
+class HostedModel:
+    """A model that this node serves or is about to serve."""
+
+    id: ModelId
+    created: int
+    """Seconds since the epoch."""
+    status: Literal["loading", "ready", "failed"]
+    engine: StageEngine | None = None
+    """Present when `status` is ready."""
+    detail: str = ""
+    """Why it is not ready, for a person."""
+
+
+def choose(hosted: Mapping[ModelId, HostedModel], name: str) -> tuple[HostedModel, StageEngine]:
+    """The model that `name` means. Raises ModelUnknown or ModelNotReady."""
+    if name == AUTO:
+        ready = [m for m in hosted.values() if m.engine is not None]
+        if ready:
+            best = max(ready, key=lambda m: m.engine.facts.parameters if m.engine else 0)
+            return _ready(best)
+        loading = next((m for m in hosted.values() if m.status == "loading"), None)
+        if loading:
+            return _ready(loading)
+        raise ModelUnknown(
+            "No model is loaded on this node.", hint="Load one with `meshllm load MODEL`.", param="model"
+        )
+    found = hosted.get(ModelId(name))
+    if found is None:
+        names = ", ".join(sorted(hosted)) or "none"
+        raise ModelUnknown(
+            f"No model named {name[:200]!r} is served here.", hint=f"Served: {names}.", param="model"
+        )
+    return _ready(found)
+
+
+def _ready(model: HostedModel) -> tuple[HostedModel, StageEngine]:
+    if model.engine is not None and model.status == "ready":
+        return model, model.engine
+    if model.status == "failed":
+        raise ModelNotReady(
+            f"The model {model.id} failed: {model.detail}",
+            hint="See `meshllm status`, then `meshllm load` it again.",
+            retry_after=30,
+        )
+    raise ModelNotReady(
+        f"The model {model.id} is still loading{': ' + model.detail if model.detail else ''}.",
+        hint="Try again in a few seconds.",
+    )

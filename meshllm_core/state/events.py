@@ -1,0 +1,211 @@
+"""The closed set of things that can have happened on a node. Past tense, frozen, small.
+
+Tokens are not events: they travel in a request's own stream. A model's speed is sampled
+(`ThroughputMeasured`), at most once a second per model.
+Times are seconds since the epoch, given by the caller.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from meshllm_core.ids import ModelId, RequestId
+
+FinishReason = Literal["stop", "length", "tool_calls", "cancelled", "error"]
+NoticeLevel = Literal["info", "warning", "error"]
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
+    """Base of all events."""
+
+    at: float
+    """When it happened, seconds since the epoch."""
+
+
+class Device(msgspec.Struct, frozen=True, kw_only=True):
+    """One compute device as llama.cpp lists it."""
+
+    name: str
+    """llama.cpp's name, for example CPU or CUDA0; the value that `--device` takes."""
+    description: str
+    """The device's own name."""
+    kind: Literal["cpu", "gpu", "integrated_gpu", "accelerator"]
+    memory_total: int
+    """Bytes."""
+    memory_free: int
+    """Bytes free when the list was made."""
+
+
+class NodeStarted(Event, frozen=True, kw_only=True, tag="node_started"):
+    """The node's HTTP servers are listening."""
+
+    name: str
+    version: str
+    pid: int
+    api_url: str
+    """Base of the OpenAI endpoint, without /v1."""
+    console_url: str
+    """Base of the management API."""
+
+
+class NodeStopping(Event, frozen=True, kw_only=True, tag="node_stopping"):
+    """The node takes no new requests and is shutting down."""
+
+    reason: str
+
+
+class HardwareDetected(Event, frozen=True, kw_only=True, tag="hardware_detected"):
+    """What this machine has."""
+
+    cpu: str
+    threads: int
+    """Threads the engine uses by default: physical cores."""
+    memory_total: int
+    memory_free: int
+    devices: tuple[Device, ...]
+
+
+class ModelRequested(Event, frozen=True, kw_only=True, tag="model_requested"):
+    """Somebody asked for a model; it has a row from now on."""
+
+    model: ModelId
+    ref: str
+    """What was asked for: a path, owner/repo:QUANT, auto…"""
+
+
+class ModelDownloadProgressed(Event, frozen=True, kw_only=True, tag="model_download_progressed"):
+    """Bytes arrived from the hub (at most four events a second)."""
+
+    model: ModelId
+    bytes_done: int
+    bytes_total: int
+
+
+class ModelLoadProgressed(Event, frozen=True, kw_only=True, tag="model_load_progressed"):
+    """The engine is reading the file."""
+
+    model: ModelId
+    fraction: float
+    """0 to 1."""
+    path: str = ""
+    file_bytes: int = 0
+    memory_needed: int = 0
+    """Predicted bytes: tensors + KV cache + compute buffer."""
+
+
+class ModelReady(Event, frozen=True, kw_only=True, tag="model_ready"):
+    """The engine answers requests for this model."""
+
+    model: ModelId
+    pid: int
+    architecture: str
+    parameters: int
+    context: int
+    """Tokens one request may use, prompt and answer."""
+    lanes: int
+    """Requests computed at the same time."""
+    memory_measured: int
+    """Bytes resident in the engine process after loading."""
+    device: str
+    chat: bool
+    embeddings: bool
+    load_seconds: float
+
+
+class ModelFailed(Event, frozen=True, kw_only=True, tag="model_failed"):
+    """The model could not be made ready, or its engine failed too often."""
+
+    model: ModelId
+    code: str
+    message: str
+    hint: str
+
+
+class ModelUnloaded(Event, frozen=True, kw_only=True, tag="model_unloaded"):
+    """The model was removed on request; its row goes away."""
+
+    model: ModelId
+
+
+class EngineExited(Event, frozen=True, kw_only=True, tag="engine_exited"):
+    """The engine process of a model ended without being asked to."""
+
+    model: ModelId
+    reason: Literal["signal", "out_of_memory", "bad_file", "exit"]
+    detail: str
+    log_tail: tuple[str, ...]
+    restarting: bool
+
+
+class RequestStarted(Event, frozen=True, kw_only=True, tag="request_started"):
+    """A request was accepted."""
+
+    request: RequestId
+    model: ModelId
+    route: str
+    """The HTTP path it came by."""
+    prompt_tokens: int
+
+
+class RequestFinished(Event, frozen=True, kw_only=True, tag="request_finished"):
+    """A request ended, in whatever way."""
+
+    request: RequestId
+    model: ModelId
+    reason: FinishReason
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    queue_ms: float
+    """From arrival to the first step that computed it."""
+    first_token_ms: float
+    """From arrival to the first token (time to first token)."""
+    total_ms: float
+    decode_tokens_per_second: float
+    error: str = ""
+
+
+class ThroughputMeasured(Event, frozen=True, kw_only=True, tag="throughput_measured"):
+    """A sample of what a model's engine is doing now."""
+
+    model: ModelId
+    decode_tokens_per_second: float
+    prompt_tokens_per_second: float
+    active: int
+    queued: int
+    cells_used: int
+    """KV cache cells that hold something."""
+    cells_total: int
+
+
+class NoticeLogged(Event, frozen=True, kw_only=True, tag="notice_logged"):
+    """A line for a person."""
+
+    level: NoticeLevel
+    source: str
+    text: str
+
+
+AnyEvent = (
+    NodeStarted
+    | NodeStopping
+    | HardwareDetected
+    | ModelRequested
+    | ModelDownloadProgressed
+    | ModelLoadProgressed
+    | ModelReady
+    | ModelFailed
+    | ModelUnloaded
+    | EngineExited
+    | RequestStarted
+    | RequestFinished
+    | ThroughputMeasured
+    | NoticeLogged
+)
+
+
+class LoggedEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """An event with its place in the log, as `/api/events` sends it."""
+
+    sequence: int
+    event: AnyEvent

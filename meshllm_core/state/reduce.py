@@ -1,0 +1,205 @@
+"""snapshot + event -> snapshot. The only place that decides what an event means."""
+
+from typing import Any, assert_never
+
+import msgspec
+
+from meshllm_core.ids import ModelId
+from meshllm_core.state import events as ev
+from meshllm_core.state.snapshot import (
+    NOTICES_KEPT,
+    REQUESTS_KEPT,
+    ModelView,
+    NodeSnapshot,
+    NodeState,
+    Notice,
+    RequestView,
+)
+
+replace = msgspec.structs.replace
+
+
+def reduce(snapshot: NodeSnapshot, event: ev.AnyEvent) -> NodeSnapshot:
+    """The snapshot after `event`; its `sequence` grows by one."""
+    folded = _fold(snapshot, event)
+    return replace(folded, sequence=snapshot.sequence + 1, node_state=_node_state(folded))
+
+
+def _fold(snapshot: NodeSnapshot, event: ev.AnyEvent) -> NodeSnapshot:
+    match event:
+        case ev.NodeStarted():
+            return replace(
+                snapshot,
+                node_state="standby",
+                name=event.name,
+                version=event.version,
+                pid=event.pid,
+                started_at=event.at,
+                api_url=event.api_url,
+                console_url=event.console_url,
+            )
+        case ev.NodeStopping():
+            stopping = replace(snapshot, node_state="stopping")
+            return _notice(stopping, event.at, "info", "node", f"stopping: {event.reason}")
+        case ev.HardwareDetected():
+            return replace(
+                snapshot,
+                cpu=event.cpu,
+                threads=event.threads,
+                memory_total=event.memory_total,
+                memory_free=event.memory_free,
+                devices=event.devices,
+            )
+        case ev.NoticeLogged():
+            return _notice(snapshot, event.at, event.level, event.source, event.text)
+        case ev.RequestStarted() | ev.RequestFinished():
+            return _fold_request(snapshot, event)
+        case _:
+            return _fold_model(snapshot, event)
+
+
+def _fold_request(snapshot: NodeSnapshot, event: ev.RequestStarted | ev.RequestFinished) -> NodeSnapshot:
+    if isinstance(event, ev.RequestStarted):
+        started = RequestView(
+            id=event.request,
+            model=event.model,
+            route=event.route,
+            started_at=event.at,
+            prompt_tokens=event.prompt_tokens,
+        )
+        return replace(snapshot, requests=(*snapshot.requests, started)[-REQUESTS_KEPT:])
+    requests = tuple(
+        replace(
+            view,
+            status=event.reason,
+            prompt_tokens=event.prompt_tokens,
+            cached_tokens=event.cached_tokens,
+            completion_tokens=event.completion_tokens,
+            queue_ms=event.queue_ms,
+            first_token_ms=event.first_token_ms,
+            total_ms=event.total_ms,
+            decode_tokens_per_second=event.decode_tokens_per_second,
+            error=event.error,
+        )
+        if view.id == event.request
+        else view
+        for view in snapshot.requests
+    )
+    served = snapshot.model(event.model)
+    count = served.requests_served + 1 if served else 0
+    return _update(replace(snapshot, requests=requests), event.model, requests_served=count)
+
+
+def _fold_model(
+    snapshot: NodeSnapshot,
+    event: ev.ModelRequested
+    | ev.ModelDownloadProgressed
+    | ev.ModelLoadProgressed
+    | ev.ModelReady
+    | ev.ModelFailed
+    | ev.ModelUnloaded
+    | ev.EngineExited
+    | ev.ThroughputMeasured,
+) -> NodeSnapshot:
+    match event:
+        case ev.ModelRequested():
+            others = tuple(view for view in snapshot.models if view.id != event.model)
+            row = ModelView(id=event.model, ref=event.ref, status="requested", requested_at=event.at)
+            return replace(snapshot, models=(*others, row))
+        case ev.ModelUnloaded():
+            kept = tuple(view for view in snapshot.models if view.id != event.model)
+            return _notice(replace(snapshot, models=kept), event.at, "info", event.model, "unloaded")
+        case ev.ModelDownloadProgressed():
+            return _update(
+                snapshot,
+                event.model,
+                status="downloading",
+                bytes_done=event.bytes_done,
+                bytes_total=event.bytes_total,
+            )
+        case ev.ModelLoadProgressed():
+            return _update(
+                snapshot, event.model, status="loading", load_fraction=event.fraction, **_known(event)
+            )
+        case ev.ModelReady():
+            changes = {f: getattr(event, f) for f in event.__struct_fields__ if f not in ("at", "model")}
+            ready = _update(
+                snapshot,
+                event.model,
+                status="ready",
+                load_fraction=1.0,
+                error="",
+                error_code="",
+                hint="",
+                **changes,
+            )
+            text = f"ready in {event.load_seconds:.1f} s, context {event.context}, {event.lanes} lanes"
+            return _notice(ready, event.at, "info", event.model, text)
+        case ev.ModelFailed():
+            failed = _update(
+                snapshot,
+                event.model,
+                status="failed",
+                error_code=event.code,
+                error=event.message,
+                hint=event.hint,
+                pid=0,
+                active=0,
+                queued=0,
+            )
+            return _notice(failed, event.at, "error", event.model, f"{event.message} {event.hint}".strip())
+        case ev.EngineExited():
+            return _engine_exited(snapshot, event)
+        case ev.ThroughputMeasured():
+            changes = {f: getattr(event, f) for f in event.__struct_fields__ if f not in ("at", "model")}
+            return _update(snapshot, event.model, **changes)
+        case _:
+            assert_never(event)
+
+
+def _engine_exited(snapshot: NodeSnapshot, event: ev.EngineExited) -> NodeSnapshot:
+    view = snapshot.model(event.model)
+    exited = _update(
+        snapshot,
+        event.model,
+        status="restarting" if event.restarting else "failed",
+        restarts=(view.restarts if view else 0) + 1,
+        error_code=event.reason,
+        error=event.detail,
+        log_tail=event.log_tail,
+        pid=0,
+        active=0,
+        queued=0,
+        decode_tokens_per_second=0.0,
+        prompt_tokens_per_second=0.0,
+    )
+    then = "restarting it" if event.restarting else "not restarted"
+    return _notice(exited, event.at, "error", event.model, f"engine ended: {event.detail}; {then}")
+
+
+def _known(event: ev.ModelLoadProgressed) -> dict[str, Any]:
+    """Facts that only the first progress event of a load carries."""
+    facts = {"path": event.path, "file_bytes": event.file_bytes, "memory_needed": event.memory_needed}
+    return {key: value for key, value in facts.items() if value}
+
+
+def _update(snapshot: NodeSnapshot, model: ModelId, **changes: Any) -> NodeSnapshot:
+    models = tuple(replace(view, **changes) if view.id == model else view for view in snapshot.models)
+    return replace(snapshot, models=models)
+
+
+def _notice(snapshot: NodeSnapshot, at: float, level: ev.NoticeLevel, source: str, text: str) -> NodeSnapshot:
+    notice = Notice(at=at, level=level, source=source, text=text)
+    return replace(snapshot, notices=(*snapshot.notices, notice)[-NOTICES_KEPT:])
+
+
+def _node_state(snapshot: NodeSnapshot) -> NodeState:
+    """serving when any model is ready, loading while one is on its way, else standby."""
+    if snapshot.node_state in ("starting", "stopping") and not snapshot.started_at:
+        return snapshot.node_state
+    if snapshot.node_state == "stopping":
+        return "stopping"
+    statuses = {view.status for view in snapshot.models}
+    if "ready" in statuses:
+        return "serving"
+    return "loading" if statuses & {"requested", "downloading", "loading", "restarting"} else "standby"

@@ -1,0 +1,1 @@
+"""The dashboard: a Textual client of the management API."""
