@@ -13,7 +13,9 @@ MeshError
 │   └── EngineTimeout      the child did not answer in time
 ├── RequestError
 │   ├── InvalidRequest     a field of the body is wrong; names it
+│   │   ├── UnknownField        no such parameter; names the nearest
 │   │   ├── UnsupportedField    valid OpenAI, not done here; never ignored
+│   │   ├── UnsupportedFeature  the model that was asked for cannot do it
 │   │   ├── ContextLengthExceeded
 │   │   └── PayloadTooLarge
 │   ├── ModelUnknown       no model of that name is served
@@ -175,6 +177,18 @@ class UnsupportedField(InvalidRequest):
     """A field that OpenAI knows and this node does not do: refused, never ignored."""
 
     code = "unsupported_parameter"
+
+
+class UnknownField(InvalidRequest):
+    """Neither OpenAI nor this node knows a parameter of that name."""
+
+    code = "unknown_parameter"
+
+
+class UnsupportedFeature(InvalidRequest):
+    """The model that was asked for cannot do this: images, embeddings, chat."""
+
+    code = "unsupported_model_feature"
 
 
 class ContextLengthExceeded(InvalidRequest):
