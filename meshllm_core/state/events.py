@@ -110,6 +110,8 @@ class ModelReady(Event, frozen=True, kw_only=True, tag="model_ready"):
     chat: bool
     embeddings: bool
     load_seconds: float
+    layers: int = 0
+    """Blocks of the model; all of them are here."""
 
 
 class ModelFailed(Event, frozen=True, kw_only=True, tag="model_failed"):

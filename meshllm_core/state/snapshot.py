@@ -31,6 +31,7 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True):
     pid: int = 0
     architecture: str = ""
     parameters: int = 0
+    layers: int = 0
     context: int = 0
     lanes: int = 0
     device: str = ""
