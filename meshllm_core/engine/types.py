@@ -54,8 +54,14 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     """GBNF, start rule `root`; empty is none."""
     json_schema: str = ""
     """A JSON schema as JSON text, turned into a grammar by the engine; empty is none."""
+    grammar_prefix: str = ""
+    grammar_suffix: str = ""
+    """Literal text around the JSON that `json_schema` describes, for example a tool call's markers."""
     grammar_triggers: tuple[str, ...] = ()
-    """Not empty: the grammar starts only when the text contains one of these (tool calls)."""
+    """Not empty: the grammar starts only where the text first contains one of these, and covers the trigger
+    itself. Empty: from the first token."""
+    visible_special: tuple[str, ...] = ()
+    """Control tokens whose text is shown instead of dropped (markers that a tool-call parser looks for)."""
     top_logprobs: int | None = None
     """None: no logprobs. 0..20: that many alternatives per token."""
     ignore_eos: bool = False

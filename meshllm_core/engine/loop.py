@@ -1,0 +1,255 @@
+"""The engine's one loop: admit, make room, compute a step, sample, tell. Runs in the child's main thread."""
+
+import time
+from collections.abc import Callable
+
+from meshllm_core.engine.job import EngineJob
+from meshllm_core.engine.kv import Ledger
+from meshllm_core.engine.llama.context import NO_ROOM, Context
+from meshllm_core.engine.llama.model import Model
+from meshllm_core.engine.llama.sampler import GrammarDeadEnd
+from meshllm_core.engine.meter import Meter
+from meshllm_core.engine.protocol import Chunks, LoadSpec, Stats
+from meshllm_core.engine.scheduler import Lanes, PrefillRate, Work, plan_step
+from meshllm_core.engine.types import Delta, Finished, Refused, Started, StopReason
+from meshllm_core.ids import RequestId
+
+Item = Started | Delta | Finished | Refused
+
+
+class EngineLoop:
+    """Continuous batching of many requests over one context."""
+
+    def __init__(
+        self, model: Model, context: Context, spec: LoadSpec, send: Callable[[Chunks | Stats], None]
+    ) -> None:
+        self._model = model
+        self._context = context
+        self._send = send
+        self._lanes: Lanes[EngineJob] = Lanes(spec.lanes)
+        self._ledger = Ledger(spec.lanes + spec.prefix_slots, context.cells)
+        self._rate = PrefillRate()
+        self._meter = Meter()
+        self._items: list[Item] = []
+
+    @property
+    def busy(self) -> bool:
+        """Whether a step would do anything."""
+        return bool(self._lanes.active or self._lanes.waiting)
+
+    def submit(self, job: EngineJob) -> None:
+        """Queue a prepared job; it starts with the next step that has a lane for it."""
+        self._lanes.waiting.append(job)
+
+    def cancel(self, request_id: RequestId) -> None:
+        """Stop a request, waiting or running; unknown ids are already over."""
+        for job in [*self._lanes.active, *self._lanes.waiting]:
+            if job.request.request_id == request_id:
+                self._finish(job, "cancelled")
+                self._flush()
+                return
+
+    def step(self) -> None:
+        """One batch: admit, compute, sample, send."""
+        self._admit()
+        if self._lanes.active:
+            self._compute()
+        self._flush()
+        stats = self._meter.due(
+            time.monotonic(), active=len(self._lanes.active), queued=len(self._lanes.waiting)
+        )
+        if stats is not None:
+            self._send(self._stats(*stats))
+
+    def idle_stats(self) -> None:
+        """Say once that nothing runs any more."""
+        if self._meter.went_idle():
+            self._send(self._stats(0.0, 0.0))
+
+    def _stats(self, decode: float, prompt: float) -> Stats:
+        return Stats(
+            decode_tokens_per_second=decode,
+            prompt_tokens_per_second=prompt,
+            active=len(self._lanes.active),
+            queued=len(self._lanes.waiting),
+            cells_used=self._ledger.used,
+            cells_total=self._ledger.total,
+        )
+
+    # Lanes and sequences --------------------------------------------------------------------
+
+    def _admit(self) -> None:
+        while self._lanes.waiting and self._lanes.free():
+            job = self._lanes.waiting.popleft()
+            first_time = not job.admitted
+            job.admitted = job.admitted or time.monotonic()
+            if job.limit <= 0:
+                self._items += [job.started(), job.finished("length")]
+                job.sampler.close()
+                continue
+            self._place(job)
+            if first_time:
+                job.cached = job.held
+                self._items.append(job.started())
+            self._lanes.active.append(job)
+
+    def _place(self, job: EngineJob) -> None:
+        """Give the job a sequence that already holds as much of its beginning as possible."""
+        # The last token is always computed: its logits are what the answer starts from.
+        match = self._ledger.best_match(job.tokens[:-1])
+        length = self._reusable(match.sequence, match.length) if match else 0
+        if match and length:
+            held = len(self._ledger.sequences[match.sequence].tokens)
+            spare = self._spare(match.sequence)
+            if match.idle and (2 * length >= held or spare is None or self._model.recurrent):
+                self._trim(match.sequence, length)
+                self._claim(job, match.sequence, length)
+                return
+            if spare is not None and not self._model.recurrent:
+                self._trim(spare, 0)
+                self._context.share(match.sequence, spare, length)
+                self._ledger.share(match.sequence, spare, length)
+                self._claim(job, spare, length)
+                return
+        spare = self._ledger.vacant()
+        if spare is None:  # there are more sequences than lanes, so an active job always left one
+            raise AssertionError("no sequence is free though a lane is")
+        self._trim(spare, 0)
+        self._claim(job, spare, 0)
+
+    def _spare(self, source: int) -> int | None:
+        spare = self._ledger.vacant()
+        return None if spare == source else spare
+
+    def _claim(self, job: EngineJob, sequence: int, held: int) -> None:
+        self._ledger.claim(sequence, job.request.request_id)
+        job.sequence, job.held = sequence, held
+
+    def _reusable(self, sequence: int, length: int) -> int:
+        """How much of a match this kind of memory can really go on from."""
+        state = self._ledger.sequences[sequence]
+        if self._model.recurrent:
+            return length if length == len(state.tokens) and not state.owner else 0
+        if self._model.window:
+            first = self._context.first_position(sequence)
+            if first < 0 or first > max(0, length - self._model.window):
+                return 0
+        return length
+
+    def _trim(self, sequence: int, length: int) -> None:
+        if len(self._ledger.sequences[sequence].tokens) > length:
+            self._context.drop(sequence, length)
+            self._ledger.trim(sequence, length)
+
+    # One step -------------------------------------------------------------------------------
+
+    def _compute(self) -> None:
+        while self._lanes.active:
+            work = plan_step(self._lanes.active, self._rate, capacity=self._context.capacity)
+            work = self._make_room(work)
+            if not work:
+                continue
+            began = time.monotonic()
+            ends = self._fill(work)
+            if self._context.decode() == NO_ROOM:
+                self._give_way()
+                continue
+            self._note(work, time.monotonic() - began)
+            for part, index in zip(work, ends, strict=True):
+                if part.finishes:
+                    self._sample(part.job, index)
+            return
+
+    def _make_room(self, work: list[Work[EngineJob]]) -> list[Work[EngineJob]]:
+        """Evict idle prefixes until the batch has cells; then shorten prefill; then let a request wait."""
+        need = sum(part.count for part in work)
+        while self._ledger.free < need and self._evict():
+            pass
+        free = self._ledger.free
+        if free >= need:
+            return work
+        kept = []
+        for part in work:
+            count = min(part.count, free)
+            if count:
+                kept.append(Work(part.job, count, part.finishes and count == part.count))
+                free -= count
+        if not kept:
+            self._give_way()
+        return kept
+
+    def _evict(self) -> bool:
+        victim = self._ledger.oldest_idle()
+        if victim is not None:
+            self._trim(victim, 0)
+        return victim is not None
+
+    def _give_way(self) -> None:
+        """Free cells: an idle prefix, else the youngest request, which starts over when there is room."""
+        if self._evict():
+            return
+        job = self._lanes.active.pop()
+        self._trim(job.sequence, 0)
+        self._ledger.release(job.sequence)
+        job.held = 0
+        if self._lanes.active:
+            self._lanes.waiting.appendleft(job)
+            return
+        job.sampler.close()
+        text = f"The KV cache of {self._ledger.total} cells cannot hold this request."
+        self._items.append(
+            Refused(request_id=job.request.request_id, code="context_length_exceeded", message=text)
+        )
+
+    def _fill(self, work: list[Work[EngineJob]]) -> list[int]:
+        self._context.begin()
+        ends = []
+        for part in work:
+            job = part.job
+            tokens = job.tokens[job.held : job.held + part.count]
+            ends.append(self._context.add(tokens, job.held, job.sequence, last_logits=part.finishes))
+        return ends
+
+    def _note(self, work: list[Work[EngineJob]], seconds: float) -> None:
+        for part in work:
+            job = part.job
+            self._ledger.extend(job.sequence, job.tokens[job.held : job.held + part.count])
+            job.held += part.count
+        prompt = sum(part.count for part in work if part.count > 1 or not part.job.generated)
+        self._rate.note(prompt, seconds)
+        self._meter.note(prompt_tokens=prompt, decoded=sum(part.finishes for part in work), seconds=seconds)
+
+    def _sample(self, job: EngineJob, index: int) -> None:
+        try:
+            token, logprobs = job.sampler.sample(self._context, index)
+        except GrammarDeadEnd:
+            self._finish(job, "stop")
+            return
+        if self._model.is_end(token) and not job.request.ignore_eos:
+            self._finish(job, "stop")
+            return
+        piece = self._model.piece(token, special=token in job.visible)
+        delta = job.take(token, piece, logprobs, time.monotonic())
+        if delta is not None:
+            self._items.append(delta)
+        if job.assembler.stopped_by:
+            self._finish(job, "stop")
+        elif job.generated >= job.limit:
+            self._finish(job, "length")
+
+    def _finish(self, job: EngineJob, reason: StopReason) -> None:
+        if job in self._lanes.active:
+            self._lanes.active.remove(job)
+            self._ledger.release(job.sequence)
+        else:
+            self._lanes.waiting.remove(job)
+        rest = job.rest()
+        if rest is not None:
+            self._items.append(rest)
+        self._items.append(job.finished(reason))
+        job.sampler.close()
+
+    def _flush(self) -> None:
+        if self._items:
+            self._send(Chunks(items=tuple(self._items)))
+            self._items = []

@@ -1,0 +1,78 @@
+"""What the next step computes: every waiting decode first, then as much prefill as time allows. Pure."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+PREFILL_ALONE_SECONDS = 0.7
+"""A step without decodes takes about this long at most, so that a cancelled request is noticed."""
+PREFILL_BESIDE_DECODE_SECONDS = 0.12
+"""A step that also carries decodes takes about this long, so that streams keep moving."""
+SMALLEST_CHUNK = 32
+"""Tokens; smaller prefill chunks waste more than they save."""
+
+
+class Job(Protocol):
+    """What the scheduler has to know of a request that has a lane."""
+
+    def missing(self) -> int:
+        """Tokens of prompt and answer that are not in the KV cache yet (1 when decoding)."""
+
+
+J = TypeVar("J", bound=Job)
+
+
+@dataclass(frozen=True)
+class Work(Generic[J]):
+    """A part of the next batch: the next `count` missing tokens of one job."""
+
+    job: J
+    count: int
+    finishes: bool
+    """Whether the job's last token is included, so that its logits are wanted."""
+
+
+@dataclass
+class PrefillRate:
+    """Prompt tokens per second as measured; decides how many fit in a step."""
+
+    tokens_per_second: float = 300.0
+
+    def note(self, tokens: int, seconds: float) -> None:
+        """A step computed this many tokens. Small steps say little and are left out."""
+        if tokens >= SMALLEST_CHUNK and seconds > 0:
+            self.tokens_per_second += 0.5 * (tokens / seconds - self.tokens_per_second)
+
+    def budget(self, *, decoding: bool, capacity: int) -> int:
+        """Prefill tokens for the next step, at most `capacity`."""
+        seconds = PREFILL_BESIDE_DECODE_SECONDS if decoding else PREFILL_ALONE_SECONDS
+        return min(capacity, max(SMALLEST_CHUNK, int(self.tokens_per_second * seconds)))
+
+
+@dataclass
+class Lanes(Generic[J]):
+    """Jobs that compute and jobs that wait. `waiting` is bounded by whoever fills it."""
+
+    count: int
+    active: list[J] = field(default_factory=list)
+    waiting: deque[J] = field(default_factory=deque)
+
+    def free(self) -> bool:
+        """Whether a waiting job may start."""
+        return len(self.active) < self.count
+
+
+def plan_step(active: Sequence[J], rate: PrefillRate, *, capacity: int) -> list[Work[J]]:
+    """The next batch, at most `capacity` tokens. Decodes come first and are never left out for prefill."""
+    decoding = [job for job in active if job.missing() == 1][:capacity]
+    work = [Work(job, 1, finishes=True) for job in decoding]
+    left = rate.budget(decoding=bool(decoding), capacity=capacity - len(work)) if capacity > len(work) else 0
+    for job in active:
+        missing = job.missing()
+        if missing <= 1 or left <= 0:
+            continue
+        count = min(missing, left)
+        work.append(Work(job, count, finishes=count == missing))
+        left -= count
+    return work

@@ -1,0 +1,275 @@
+"""Starts an engine child, speaks with it, and turns its end into a typed error."""
+
+import asyncio
+import itertools
+import os
+import socket
+import sys
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+
+from meshllm_core.engine.exits import classify
+from meshllm_core.engine.mailbox import Mailbox
+from meshllm_core.engine.protocol import (
+    Answer,
+    Cancel,
+    Chunks,
+    Detokenize,
+    Embed,
+    FromChild,
+    Generate,
+    Loaded,
+    LoadFailed,
+    LoadSpec,
+    Progress,
+    Stats,
+    ToChild,
+    Tokenize,
+    encode,
+    frame_length,
+    from_child_decoder,
+)
+from meshllm_core.engine.refusals import error_of, error_of_answer
+from meshllm_core.engine.types import Chunk, Finished, GenerationRequest, ModelFacts, Refused
+from meshllm_core.errors import EngineExited, EngineTimeout, MeshError, ModelFileInvalid, ModelTooLarge
+from meshllm_core.ids import RequestId
+
+LOG_TAIL_LINES = 12
+STOP_SECONDS = 3.0
+CALL_SECONDS = 60.0
+
+
+class EngineProcess:
+    """A StageEngine in a child process. Made by `start`, ended by `close`."""
+
+    def __init__(self, name: str, log_path: Path, on_stats: Callable[[Stats], None]) -> None:
+        self.name = name
+        self.log_path = log_path
+        self.exited: asyncio.Future[EngineExited] = asyncio.get_running_loop().create_future()
+        """Resolves when the process ends without `close` having been called."""
+        self._on_stats = on_stats
+        self._facts: ModelFacts | None = None
+        self._boxes: dict[RequestId, Mailbox] = {}
+        self._calls: dict[int, asyncio.Future[Answer]] = {}
+        self._numbers = itertools.count(1)
+        self._closing = False
+        self._tasks: list[asyncio.Task[None]] = []
+        self._load_failure: LoadFailed | None = None
+
+    # Start and stop -------------------------------------------------------------------------
+
+    async def start(self, spec: LoadSpec, on_progress: Callable[[float], None]) -> None:
+        """Spawn and load. Raises ModelFileInvalid, ModelTooLarge or EngineExited."""
+        self._memory_kills = _memory_kill_count()
+        ours, theirs = socket.socketpair()
+        self.log_path.parent.mkdir(parents=True, exist_ok=True)
+        with theirs, self.log_path.open("ab") as log:
+            self.process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "meshllm_core.engine.worker",
+                str(theirs.fileno()),
+                pass_fds=(theirs.fileno(),),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                # An abort in ggml would otherwise start a debugger, where one is installed, to print a trace.
+                env={**os.environ, "GGML_NO_BACKTRACE": "1"},
+                # Ctrl+C in the terminal is for the node, which then ends its engines in order.
+                start_new_session=True,
+            )
+        self._reader, self._writer = await asyncio.open_unix_connection(sock=ours, limit=1 << 20)
+        loaded: asyncio.Future[ModelFacts] = asyncio.get_running_loop().create_future()
+        self._tasks = [
+            asyncio.create_task(self._read(loaded, on_progress), name=f"engine-read-{self.name}"),
+            asyncio.create_task(self._watch(loaded), name=f"engine-watch-{self.name}"),
+        ]
+        await self._send(spec)
+        try:
+            self._facts = await loaded
+        except BaseException:
+            await self.close()
+            raise
+
+    @property
+    def pid(self) -> int:
+        """Process id of the child."""
+        return int(self.process.pid)
+
+    @property
+    def facts(self) -> ModelFacts:
+        """What the model says of itself; known once `start` returned."""
+        if self._facts is None:
+            raise AssertionError("the engine is not loaded yet")
+        return self._facts
+
+    async def close(self) -> None:
+        """End the child: its socket closes, it exits; if it does not, it is killed."""
+        self._closing = True
+        self._writer.close()
+        try:
+            await asyncio.wait_for(self.process.wait(), STOP_SECONDS)
+        except TimeoutError:
+            self.process.kill()
+            await self.process.wait()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._fail_all(EngineExited(f"The engine of {self.name} was stopped.", reason="exit"))
+
+    async def _watch(self, loaded: "asyncio.Future[ModelFacts]") -> None:
+        code = await self.process.wait()
+        # What the child wrote before it ended is read to the end first.
+        await asyncio.wait({self._tasks[0]}, timeout=STOP_SECONDS)
+        error = self._exit_error(code)
+        self._fail_all(error)
+        if not loaded.done():
+            loaded.set_exception(self._load_error() or error)
+        elif not self._closing and not self.exited.done():
+            self.exited.set_result(error)
+
+    def _exit_error(self, code: int) -> EngineExited:
+        kills = _memory_kill_count() > self._memory_kills
+        return classify(self.name, code, self.log_tail(), killed_for_memory=kills)
+
+    def _load_error(self) -> MeshError | None:
+        failure = self._load_failure
+        if failure is None:
+            return None
+        if failure.code == "out_of_memory":
+            return ModelTooLarge(
+                f"{self.name}: {failure.message}", hint="Use a smaller --ctx-size or fewer --lanes."
+            )
+        reason = next((line for line in reversed(self.log_tail()) if "error" in line.lower()), "")
+        return ModelFileInvalid(
+            f"{failure.message} {reason}".strip(),
+            hint="Check that the file is whole and its architecture is known to llama.cpp.",
+        )
+
+    def log_tail(self) -> tuple[str, ...]:
+        """The last lines of the child's log."""
+        try:
+            with self.log_path.open("rb") as log:
+                log.seek(max(0, log.seek(0, os.SEEK_END) - 16_384))
+                lines = log.read().decode(errors="replace").splitlines()
+        except OSError:
+            return ()
+        return tuple(deque((line[:300] for line in lines if line.strip()), maxlen=LOG_TAIL_LINES))
+
+    # Messages -------------------------------------------------------------------------------
+
+    async def _send(self, message: ToChild) -> None:
+        if self._writer.is_closing():
+            raise EngineExited(f"The engine of {self.name} is not running.", reason="exit")
+        self._writer.write(encode(message))
+        try:
+            await self._writer.drain()
+        except ConnectionError as error:
+            raise EngineExited(f"The engine of {self.name} is not running.", reason="exit") from error
+
+    async def _read(self, loaded: "asyncio.Future[ModelFacts]", on_progress: Callable[[float], None]) -> None:
+        while True:
+            try:
+                header = await self._reader.readexactly(4)
+                body = await self._reader.readexactly(frame_length(header))
+            except (asyncio.IncompleteReadError, ConnectionError):
+                return
+            match from_child_decoder.decode(body):
+                case Progress(fraction=fraction):
+                    on_progress(fraction)
+                case Loaded(facts=facts):
+                    if not loaded.done():
+                        loaded.set_result(facts)
+                case LoadFailed() as failure:
+                    self._load_failure = failure
+                case message:
+                    self._deliver(message)
+
+    def _deliver(self, message: FromChild) -> None:
+        match message:
+            case Chunks():
+                for item in message.items:
+                    box = self._boxes.get(item.request_id)
+                    if box is not None:
+                        box.put(error_of(item) if isinstance(item, Refused) else item)
+            case Answer():
+                waiting = self._calls.pop(message.call, None)
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(message)
+            case Stats():
+                self._on_stats(message)
+
+    def _fail_all(self, error: EngineExited) -> None:
+        for box in self._boxes.values():
+            box.put(error)
+        for waiting in self._calls.values():
+            if not waiting.done():
+                waiting.set_exception(error)
+        self._calls.clear()
+
+    # StageEngine ----------------------------------------------------------------------------
+
+    async def generate(self, request: GenerationRequest) -> AsyncIterator[Chunk]:
+        """See StageEngine.generate."""
+        box = Mailbox()
+        self._boxes[request.request_id] = box
+        over = False
+        try:
+            await self._send(Generate(request=request))
+            while not over:
+                chunk = await box.get()
+                over = isinstance(chunk, Finished)
+                yield chunk
+        except MeshError:
+            over = True
+            raise
+        finally:
+            self._boxes.pop(request.request_id, None)
+            if not over and not self._writer.is_closing():
+                # No drain: this also runs while the request's task is being cancelled.
+                self._writer.write(encode(Cancel(request_id=request.request_id)))
+
+    async def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> tuple[int, ...]:
+        """See StageEngine.tokenize."""
+        call = next(self._numbers)
+        message = Tokenize(call=call, text=text, add_special=add_special, parse_special=parse_special)
+        return (await self._call(message)).tokens
+
+    async def detokenize(self, tokens: Sequence[int]) -> str:
+        """See StageEngine.detokenize."""
+        return (await self._call(Detokenize(call=next(self._numbers), tokens=tuple(tokens)))).text
+
+    async def embed(self, inputs: Sequence[str | tuple[int, ...]]) -> tuple[tuple[list[float], int], ...]:
+        """See StageEngine.embed."""
+        return (await self._call(Embed(call=next(self._numbers), inputs=tuple(inputs)))).embeddings
+
+    async def _call(self, message: Tokenize | Detokenize | Embed) -> Answer:
+        waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._calls[message.call] = waiting
+        try:
+            await self._send(message)
+            answer = await asyncio.wait_for(waiting, CALL_SECONDS)
+        except TimeoutError as error:
+            raise EngineTimeout(
+                f"The engine of {self.name} did not answer in {CALL_SECONDS:.0f} s."
+            ) from error
+        finally:
+            self._calls.pop(message.call, None)
+        if answer.error:
+            raise error_of_answer(answer)
+        return answer
+
+
+def _memory_kill_count() -> int:
+    """How often the kernel has killed for memory in this control group; 0 where that is not told."""
+    for path in ("/sys/fs/cgroup/memory.events", "/proc/vmstat"):
+        try:
+            lines = Path(path).read_text().splitlines()
+        except OSError:
+            continue
+        for line in lines:
+            name, _, value = line.partition(" ")
+            if name == "oom_kill" and value.isdigit():
+                return int(value)
+    return 0

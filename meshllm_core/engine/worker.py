@@ -1,0 +1,153 @@
+"""Main of the engine child: `python -m meshllm_core.engine.worker FD`.
+
+FD is one end of a Unix socket pair. Standard output and error are a log file. The main thread computes;
+one more thread reads the socket, tokenizes, and prepares requests, which runs beside the computing
+because llama.cpp's calls release the interpreter lock. When the node goes away the socket closes and the
+child ends at once, in the middle of a step if need be.
+"""
+
+import gc
+import os
+import queue
+import socket
+import sys
+import threading
+
+from meshllm_core.engine.inbox import Inbox, ended
+from meshllm_core.engine.llama.context import Context
+from meshllm_core.engine.llama.library import api
+from meshllm_core.engine.llama.model import Model
+from meshllm_core.engine.loop import EngineLoop
+from meshllm_core.engine.protocol import (
+    Cancel,
+    Chunks,
+    Embed,
+    FromChild,
+    Loaded,
+    LoadFailed,
+    LoadSpec,
+    Progress,
+    Stats,
+    encode,
+    frame_length,
+    to_child_decoder,
+)
+from meshllm_core.errors import EngineError, ModelError
+
+PROGRESS_STEPS = 100
+
+
+class Wire:
+    """The socket: whole frames, writes from two threads."""
+
+    def __init__(self, fd: int) -> None:
+        self._socket = socket.socket(fileno=fd)
+        self._lock = threading.Lock()
+
+    def send(self, message: FromChild) -> None:
+        """Send one frame; the node reads eagerly, so this does not wait for clients."""
+        data = encode(message)
+        with self._lock:
+            try:
+                self._socket.sendall(data)
+            except OSError:
+                os._exit(0)
+
+    def receive(self) -> object:
+        """The next message. The process ends when the node is gone."""
+        return to_child_decoder.decode(self._exactly(frame_length(self._exactly(4))))
+
+    def _exactly(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            try:
+                part = self._socket.recv(min(size - len(data), 1 << 20))
+            except OSError:
+                part = b""
+            if not part:
+                os._exit(0)
+            data += part
+        return bytes(data)
+
+
+def load(spec: LoadSpec, wire: Wire) -> tuple[Model, Context]:
+    """Model and context. Raises ModelError or EngineError."""
+    said = -1
+
+    def on_progress(fraction: float) -> None:
+        nonlocal said
+        step = int(fraction * PROGRESS_STEPS)
+        if step > said:
+            said = step
+            wire.send(Progress(fraction=fraction))
+
+    model = Model(spec, on_progress)
+    return model, Context(model, spec, embeddings=model.embeds)
+
+
+def run(wire: Wire) -> None:
+    """Load what the node asks for, then serve until it goes away."""
+    spec = wire.receive()
+    if not isinstance(spec, LoadSpec):
+        raise EngineError(f"The first message was {type(spec).__name__}, not a load.")
+    try:
+        model, context = load(spec, wire)
+    except ModelError as error:
+        wire.send(LoadFailed(code="bad_file", message=str(error)))
+        return
+    except EngineError as error:
+        wire.send(LoadFailed(code="out_of_memory", message=str(error)))
+        return
+    inbox = Inbox(model, context, spec, wire.send, embeddings=model.embeds)
+    wire.send(Loaded(facts=model.facts(context=inbox.context_limit, embeddings=model.embeds)))
+    threading.Thread(target=_read, args=(wire, inbox), name="reader", daemon=True).start()
+    gc.collect()
+    gc.freeze()
+
+    def send(message: Chunks | Stats) -> None:
+        if isinstance(message, Chunks):
+            inbox.closed(ended(message))
+        wire.send(message)
+
+    serve(EngineLoop(model, context, spec, send), inbox)
+
+
+def _read(wire: Wire, inbox: Inbox) -> None:
+    while True:
+        inbox.receive(wire.receive())
+
+
+def serve(loop: EngineLoop, inbox: Inbox) -> None:
+    """Take what arrived, compute a step, again; sleeps while there is nothing to do."""
+    while True:
+        if not loop.busy:
+            loop.idle_stats()
+            _dispatch(inbox.queue.get(), loop, inbox)
+        while True:
+            try:
+                _dispatch(inbox.queue.get_nowait(), loop, inbox)
+            except queue.Empty:
+                break
+        if loop.busy:
+            loop.step()
+
+
+def _dispatch(message: object, loop: EngineLoop, inbox: Inbox) -> None:
+    match message:
+        case Cancel():
+            loop.cancel(message.request_id)
+        case Embed():
+            inbox.embed(message)
+        case _:
+            loop.submit(inbox.as_job(message))
+
+
+def main() -> None:
+    """Entry point of the child process."""
+    wire = Wire(int(sys.argv[1]))
+    api.llama_backend_init()
+    run(wire)
+
+
+if __name__ == "__main__":
+    main()
