@@ -7,6 +7,7 @@ MeshError
 │   ├── ModelFileInvalid   truncated, not GGUF, an unknown architecture
 │   ├── ModelTooLarge      does not fit in the memory that is free
 │   ├── DownloadFailed     the hub or the network said no
+│   │   └── HubUnreachable no answer at all: offline, or no network
 │   └── StorageError       disk full, cache read-only
 ├── EngineError
 │   ├── EngineExited       the child process ended: signal, out of memory, bad file
@@ -123,6 +124,10 @@ class DownloadFailed(ModelError):
 
     code = "download_failed"
     http_status = 502
+
+
+class HubUnreachable(DownloadFailed):
+    """The hub did not answer: no network, offline mode, or its address is wrong."""
 
 
 class StorageError(ModelError):

@@ -28,20 +28,24 @@ _POSITIONS = 16
 """Elements per token for positions, indices and the like."""
 
 
+KV_ELEMENT_BYTES = {"f16": 2.0, "q8_0": 34 / 32, "q4_0": 18 / 32}
+"""Bytes of one element in the KV cache, by its type."""
+
+
 @dataclass(frozen=True)
 class EngineSettings:
     """How the engine opens its context; the defaults are those of the child process."""
 
     batch: int = 512
-    """Tokens computed in one step (llama.cpp's n_ubatch)."""
+    """Tokens computed in one step (llama.cpp's n_ubatch). Embedding models take a whole context at once."""
     outputs: int = 0
-    """Most tokens of one step whose logits are wanted (n_outputs_max); 0: all of the batch."""
+    """Most tokens of one step whose logits are wanted (n_outputs_max); 0: one per lane."""
     full_window_cache: bool = False
     """llama.cpp's swa_full: sliding-window layers keep every cell."""
-    element_bytes: float = 2.0
-    """Bytes of one element in the KV cache (f16)."""
+    kv_type: str = "f16"
+    """A key of KV_ELEMENT_BYTES."""
     sequences: int = 0
-    """Sequences that the cache tells apart (n_seq_max); 0: one per lane."""
+    """Sequences that the cache tells apart (n_seq_max): lanes and idle prefixes; 0: one per lane."""
 
 
 @dataclass(frozen=True)
@@ -109,44 +113,59 @@ def _round_up(cells: int) -> int:
     return -(-cells // CELL_STEP) * CELL_STEP
 
 
-def kv_bytes(facts: GgufFacts, context: int, lanes: int, settings: EngineSettings) -> int:
-    """Bytes of the KV cache and the recurrent state for `lanes` lanes of `context` tokens."""
+@dataclass(frozen=True)
+class _Shape:
+    """Sizes of the context that the engine opens."""
+
+    cells: int
+    window_cells: int
+    batch: int
+    outputs: int
+    sequences: int
+
+
+def _shape(facts: GgufFacts, context: int, lanes: int, settings: EngineSettings) -> _Shape:
+    if facts.embeddings:
+        cells = _round_up(context)
+        return _Shape(cells, cells, batch=cells, outputs=cells, sequences=1)
     cells = _round_up(context * lanes)
+    batch = min(settings.batch, cells)
     sequences = settings.sequences or lanes
     window_cells = cells
-    if not settings.full_window_cache:
-        window_cells = _round_up(min(cells, facts.sliding_window * sequences + settings.batch))
+    if facts.windowed and not settings.full_window_cache:
+        window_cells = _round_up(min(cells, facts.sliding_window * sequences + batch))
+    return _Shape(cells, window_cells, batch, min(batch, settings.outputs or lanes), sequences)
+
+
+def kv_bytes(facts: GgufFacts, context: int, lanes: int, settings: EngineSettings) -> int:
+    """Bytes of the KV cache and the recurrent state for `lanes` lanes of `context` tokens."""
+    shape = _shape(facts, context, lanes, settings)
+    element = KV_ELEMENT_BYTES[settings.kv_type]
     total = 0.0
     for cache in facts.caches:
-        rows = window_cells if cache.windowed else cells
-        total += rows * (cache.key_width + cache.value_width) * settings.element_bytes
-        total += cache.state_bytes * sequences
+        rows = shape.window_cells if cache.windowed else shape.cells
+        total += rows * (cache.key_width + cache.value_width) * element
+        total += cache.state_bytes * shape.sequences
     return int(total)
 
 
 def compute_bytes(facts: GgufFacts, context: int, lanes: int, settings: EngineSettings) -> int:
     """Bytes of llama.cpp's compute buffer and output buffer, with flash attention (its default)."""
-    cells = _round_up(context * lanes)
-    batch = min(settings.batch, cells)
-    outputs = min(batch, settings.outputs or batch)
-    masks = 0
-    if facts.caches:
-        window_cells = cells
-        if not settings.full_window_cache:
-            window_cells = _round_up(
-                min(cells, facts.sliding_window * (settings.sequences or lanes) + settings.batch)
-            )
-        masks = batch * _F16 * (cells + (window_cells if facts.windowed else 0))
+    shape = _shape(facts, context, lanes, settings)
+    batch = shape.batch
+    seen = shape.cells + (shape.window_cells if facts.windowed else 0) if facts.caches else 2 * batch
+    masks = batch * _F16 * seen
     queries = max(facts.heads, default=0) * facts.key_length
     layer = batch * _F32 * (3 * facts.feed_forward + 3 * facts.width + queries + _POSITIONS)
     if facts.recurrent:
         # The scan keeps the projected input and the states of a step beside each other.
-        layer += (
-            batch * _F32 * 8 * facts.width + max((c.state_bytes for c in facts.caches), default=0) * lanes
-        )
-    head = outputs * facts.vocabulary * _F32 + 2 * batch * facts.width * _F32
+        state = max((cache.state_bytes for cache in facts.caches), default=0)
+        layer += batch * _F32 * 8 * facts.width + state * shape.sequences
+    # An encoder has no head over the vocabulary: it hands out hidden vectors.
+    answer = facts.vocabulary if facts.caches else facts.width
+    head = shape.outputs * answer * _F32 + 2 * batch * facts.width * _F32
     # The head reuses the memory of the layers before it: the larger of the two counts, not the sum.
-    handed_out = max(settings.sequences or lanes, 1) * facts.vocabulary * _F32
+    handed_out = max(shape.outputs if facts.embeddings else 0, shape.sequences) * answer * _F32
     return int(max(masks + layer, head) * _COMPUTE_MARGIN) + handed_out
 
 
