@@ -1,0 +1,128 @@
+"""snapshot -> the documents of `/api/status` and `/health`. Pure."""
+
+from urllib.parse import urlsplit
+
+from meshllm_core.api.schema import (
+    GpuStatus,
+    Health,
+    MeshHealth,
+    RuntimeStatus,
+    ServingHealth,
+    ServingStatus,
+    StageStatus,
+    Status,
+)
+from meshllm_core.state.snapshot import ModelView, NodeSnapshot
+
+BACKEND = "llama.cpp"
+
+_WORDS = {
+    "starting": "Starting",
+    "standby": "Running; no model is loaded",
+    "loading": "Loading",
+    "serving": "Serving",
+    "stopping": "Stopping",
+}
+
+
+def status_of(snapshot: NodeSnapshot) -> Status:
+    """The whole node as one document."""
+    gpus = tuple(
+        GpuStatus(
+            name=device.name,
+            description=device.description,
+            kind=device.kind,
+            vram_bytes=device.memory_total,
+            free_vram_bytes=device.memory_free,
+        )
+        for device in snapshot.devices
+        if device.kind != "cpu"
+    )
+    usable = sum(gpu.vram_bytes for gpu in gpus) or snapshot.memory_total
+    serving = tuple(str(view.id) for view in snapshot.models if view.status == "ready")
+    return Status(
+        version=snapshot.version,
+        node_state=snapshot.node_state,
+        node_status=_sentence(snapshot, serving),
+        is_host=True,
+        is_client=False,
+        llama_ready=bool(serving),
+        runtime=RuntimeStatus(
+            backend=BACKEND, models=snapshot.models, stages=tuple(_stage(view) for view in snapshot.models)
+        ),
+        models=tuple(str(view.id) for view in snapshot.models),
+        serving_models=serving,
+        requested_models=tuple(view.ref for view in snapshot.models),
+        api_port=_port(snapshot.api_url),
+        api_url=snapshot.api_url,
+        console_url=snapshot.console_url,
+        my_hostname=snapshot.name,
+        my_vram_gb=round(usable / 1e9, 2),
+        gpus=gpus,
+        peers=(),
+        inflight_requests=_inflight(snapshot),
+        pid=snapshot.pid,
+        started_at=snapshot.started_at,
+        sequence=snapshot.sequence,
+    )
+
+
+def health_of(snapshot: NodeSnapshot, now: float) -> Health:
+    """Whether the node would answer requests; made from the snapshot alone, so it never waits."""
+    serving = serving_status(snapshot)
+    return Health(
+        mode="serving" if serving in ("healthy", "degraded") else "worker",
+        mesh=MeshHealth(),
+        serving=ServingHealth(status=serving),
+        version=snapshot.version,
+        pid=snapshot.pid,
+        uptime_seconds=round(max(0.0, now - snapshot.started_at), 1) if snapshot.started_at else 0.0,
+    )
+
+
+def serving_status(snapshot: NodeSnapshot) -> ServingStatus:
+    """healthy: all models ready; degraded: some; starting: on the way; unhealthy: all failed; idle: none."""
+    statuses = {view.status for view in snapshot.models}
+    if not statuses:
+        return "starting" if snapshot.node_state == "starting" else "idle"
+    if "ready" in statuses:
+        return "degraded" if statuses & {"failed", "restarting"} else "healthy"
+    return "unhealthy" if statuses == {"failed"} else "starting"
+
+
+def _stage(view: ModelView) -> StageStatus:
+    return StageStatus(
+        stage_id=f"{view.id}/0",
+        stage_index=0,
+        model_id=view.id,
+        backend=BACKEND,
+        source_model_path=view.path,
+        source_model_bytes=view.file_bytes,
+        layer_start=0,
+        layer_end=view.layers,
+        state=view.status,
+        ctx_size=view.context,
+        lane_count=view.lanes,
+        selected_device=view.device,
+        error=view.error,
+    )
+
+
+def _sentence(snapshot: NodeSnapshot, serving: tuple[str, ...]) -> str:
+    words = _WORDS[snapshot.node_state]
+    if snapshot.node_state == "serving":
+        return f"{words} {', '.join(serving)}"
+    if snapshot.node_state == "loading":
+        return f"{words} {', '.join(v.id for v in snapshot.models if v.status not in ('ready', 'failed'))}"
+    failed = [view.id for view in snapshot.models if view.status == "failed"]
+    return f"Running; {', '.join(failed)} failed" if failed and snapshot.node_state == "standby" else words
+
+
+def _inflight(snapshot: NodeSnapshot) -> int:
+    """Running requests; the sampled figures also know those that still wait for a lane."""
+    running = sum(view.status == "running" for view in snapshot.requests)
+    return max(running, sum(view.active + view.queued for view in snapshot.models))
+
+
+def _port(url: str) -> int:
+    return urlsplit(url).port or 0

@@ -1,0 +1,158 @@
+"""The public JSON of the management API, as types. `/api/snapshot` and `/api/events` are `state`'s own."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import msgspec
+
+from meshllm_core.state.snapshot import ModelStatus, ModelView, NodeState
+
+ServingStatus = Literal["healthy", "degraded", "starting", "idle", "unhealthy"]
+
+ModelName = Annotated[str, msgspec.Meta(min_length=1, max_length=1024, pattern=r"^[^\x00-\x1f\x7f]+$")]
+"""A model's name or reference: no control characters, at most 1,024 characters."""
+
+
+class MeshHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """How the node stands to other nodes."""
+
+    status: Literal["standalone"] = "standalone"
+
+
+class ServingHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether requests would be answered."""
+
+    status: ServingStatus
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer of `/health`."""
+
+    mode: Literal["serving", "worker"]
+    """serving when a model is ready."""
+    mesh: MeshHealth
+    serving: ServingHealth
+    version: str
+    pid: int
+    uptime_seconds: float
+
+
+class GpuStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One accelerator."""
+
+    name: str
+    description: str
+    kind: str
+    vram_bytes: int
+    free_vram_bytes: int
+
+
+class StageStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A run of layers that this node computes; a model that is here as a whole is one stage."""
+
+    stage_id: str
+    stage_index: int
+    model_id: str
+    backend: str
+    source_model_path: str
+    source_model_bytes: int
+    layer_start: int
+    layer_end: int
+    """One past the last layer; 0 until the model's file has been read."""
+    state: ModelStatus
+    ctx_size: int
+    lane_count: int
+    selected_device: str
+    error: str
+
+
+class RuntimeStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What computes on this node."""
+
+    backend: str
+    models: tuple[ModelView, ...]
+    stages: tuple[StageStatus, ...]
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer of `/api/status`: the node in one document, by the names the field's other systems use."""
+
+    version: str
+    node_state: NodeState
+    node_status: str
+    """The same as a sentence."""
+    is_host: bool
+    is_client: bool
+    llama_ready: bool
+    """Whether a model answers now."""
+    runtime: RuntimeStatus
+    models: tuple[str, ...]
+    """Every model of this node, ready or not."""
+    serving_models: tuple[str, ...]
+    requested_models: tuple[str, ...]
+    """What was asked for, as it was written."""
+    api_port: int
+    api_url: str
+    console_url: str
+    my_hostname: str
+    my_vram_gb: float
+    """GB (10^9 bytes) that models can use: of the accelerators, or main memory when there are none."""
+    gpus: tuple[GpuStatus, ...]
+    peers: tuple[str, ...]
+    """Other nodes; a node by itself has none."""
+    inflight_requests: int
+    pid: int
+    started_at: float
+    """Seconds since the epoch."""
+    sequence: int
+
+
+class LoadArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Arguments of `load`."""
+
+    model: ModelName
+    """A .gguf path, owner/repo[:QUANT][@revision], auto or default."""
+    ctx_size: Annotated[int, msgspec.Meta(ge=0, le=4_194_304)] | None = None
+    """Tokens one request may use; 0 chooses; absent takes the node's setting."""
+    lanes: Annotated[int, msgspec.Meta(ge=1, le=64)] | None = None
+    """Requests computed at the same time; absent takes the node's setting."""
+
+
+class UnloadArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Arguments of `unload`."""
+
+    model: ModelName
+    """A name from `models` of the status."""
+
+
+class StopArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`stop` has no arguments."""
+
+
+class CancelArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Arguments of `cancel`."""
+
+    request: Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern=r"^[!-~]+$")]
+    """The id of a running request."""
+
+
+@dataclass(frozen=True)
+class ActionSpec:
+    """Something a client may ask the node to do."""
+
+    name: str
+    summary: str
+    """One line for help, palette and docs."""
+    arguments: type[msgspec.Struct]
+
+
+ACTIONS: Mapping[str, ActionSpec] = {
+    spec.name: spec
+    for spec in (
+        ActionSpec("load", "Load a model, downloading it first if needed.", LoadArguments),
+        ActionSpec("unload", "Stop serving a model and free its memory.", UnloadArguments),
+        ActionSpec("cancel", "Cancel a running request.", CancelArguments),
+        ActionSpec("stop", "Stop the node after the running requests.", StopArguments),
+    )
+}

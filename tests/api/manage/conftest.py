@@ -1,0 +1,81 @@
+"""A management API on a real socket, with a store that the test itself feeds."""
+
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import httpx
+import pytest
+import uvicorn
+
+from meshllm_core.api.client import ManagementClient
+from meshllm_core.api.manage import build_management_app
+from meshllm_core.api.schema import ACTIONS
+from meshllm_core.errors import MeshError
+from meshllm_core.node.store import EventStore
+
+TOKEN = "t" * 43
+
+
+@dataclass
+class Backend:
+    """Implements the seam: remembers what was asked, answers or raises as told."""
+
+    store: EventStore
+    asked: list[tuple[str, dict[str, object]]] = field(default_factory=list)
+    error: Exception | None = None
+    actions = ACTIONS
+
+    async def act(self, name: str, arguments: dict[str, object]) -> dict[str, object]:
+        self.asked.append((name, arguments))
+        if self.error is not None:
+            raise self.error
+        return {"done": name}
+
+
+@dataclass
+class Node:
+    """A running API."""
+
+    url: str
+    backend: Backend
+    http: httpx.AsyncClient
+    client: ManagementClient
+
+    async def post(self, path: str, body: bytes | str = b"", *, token: str = TOKEN) -> httpx.Response:
+        headers = {"authorization": f"Bearer {token}"} if token else {}
+        return await self.http.post(path, content=body, headers=headers)
+
+    def fail_with(self, error: MeshError) -> None:
+        self.backend.error = error
+
+
+@contextlib.asynccontextmanager
+async def running(*, keep: int = 4096, console_host: str = "127.0.0.1") -> AsyncIterator[Node]:
+    """An API on a free port of loopback until the block ends."""
+    backend = Backend(EventStore(keep=keep))
+    app = build_management_app(backend, token=TOKEN, console_host=console_host)
+    config = uvicorn.Config(app, log_config=None, lifespan="off", timeout_graceful_shutdown=2)
+    config.load()
+    server = uvicorn.Server(config)
+    server.lifespan = config.lifespan_class(config)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        # Not `serve`: it would take over the signals of the test process, and its end waits for a tick.
+        await server.startup(sockets=[listener])
+        try:
+            async with (
+                httpx.AsyncClient(base_url=url, trust_env=False) as http,
+                ManagementClient(url, token=TOKEN) as client,
+            ):
+                yield Node(url, backend, http, client)
+        finally:
+            backend.store.close()
+            await server.shutdown(sockets=[listener])
+
+
+@pytest.fixture
+async def node() -> AsyncIterator[Node]:
+    async with running() as running_node:
+        yield running_node
