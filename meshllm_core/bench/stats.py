@@ -20,12 +20,12 @@ class Summary:
         return (self.highest - self.lowest) / self.median if self.median else 0.0
 
     def as_json(self) -> dict[str, float]:
-        """The same as a JSON object."""
+        """The same as a JSON object, rounded to what such figures can bear."""
         return {
-            "median": self.median,
-            "min": self.lowest,
-            "max": self.highest,
-            "spread": self.spread,
+            "median": round(self.median, 3),
+            "min": round(self.lowest, 3),
+            "max": round(self.highest, 3),
+            "spread": round(self.spread, 4),
             "n": self.count,
         }
 
