@@ -1,5 +1,6 @@
 """A management API on a real socket, with a store that the test itself feeds."""
 
+import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator
@@ -72,7 +73,18 @@ async def running(*, keep: int = 4096, console_host: str = "127.0.0.1") -> Async
                 yield Node(url, backend, http, client)
         finally:
             backend.store.close()
-            await server.shutdown(sockets=[listener])
+            await _stop(server)
+
+
+async def _stop(server: uvicorn.Server) -> None:
+    """What `Server.shutdown` does, without its fixed pause."""
+    for listening in server.servers:
+        listening.close()
+    async with asyncio.timeout(5):
+        while server.server_state.connections or server.server_state.tasks:
+            for connection in list(server.server_state.connections):
+                connection.shutdown()
+            await asyncio.sleep(0.001)
 
 
 @pytest.fixture
