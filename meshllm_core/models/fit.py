@@ -19,6 +19,8 @@ CELL_STEP = 256
 """llama.cpp rounds the cells of a cache up to a multiple of this."""
 MIN_RESERVE = 256 * MIB
 RESERVE_FRACTION = 0.10
+WEIGHTS_FRACTION = 0.85
+"""Share of usable memory that weights may take when nothing else is known of a model."""
 
 _F32 = 4
 _F16 = 2
@@ -111,6 +113,16 @@ class LoadPlan:
 
 def _round_up(cells: int) -> int:
     return -(-cells // CELL_STEP) * CELL_STEP
+
+
+def reserve_for(memory_available: int) -> int:
+    """Bytes of a device that are kept free for everything else."""
+    return max(MIN_RESERVE, int(memory_available * RESERVE_FRACTION))
+
+
+def weights_room(memory_available: int) -> int:
+    """Bytes of weights that leave room for caches and buffers; used before a file is here to ask."""
+    return max(0, int((memory_available - reserve_for(memory_available)) * WEIGHTS_FRACTION))
 
 
 @dataclass(frozen=True)
@@ -208,7 +220,7 @@ def _room(
     max_memory: int | None,
     settings: EngineSettings | None,
 ) -> _Room:
-    reserve = max(MIN_RESERVE, int(memory_available * RESERVE_FRACTION))
+    reserve = reserve_for(memory_available)
     available = memory_available
     if max_memory is not None and max_memory < memory_available:
         # What a limit leaves free counts towards the reserve.

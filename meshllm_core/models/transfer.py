@@ -1,0 +1,228 @@
+"""Fetches one file over HTTP: resumes, checks, and puts it in place whole or not at all."""
+
+import errno
+import hashlib
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+import httpx2
+
+from meshllm_core.errors import DownloadFailed, StorageError
+from meshllm_core.models.quants import RemoteFile
+
+Progress = Callable[[int], None]
+"""Gets the bytes of the file that are here."""
+
+PARTIAL_SUFFIX = ".part"
+WINDOW = 16 << 30
+"""Bytes asked for at once: the hub's front end refuses answers beyond 50 GB."""
+PROGRESS_EVERY = 0.25
+"""Seconds between two reports."""
+TRIES = 5
+"""Tries in a row that may end without a new byte."""
+MAX_WAIT = 8.0
+"""Seconds between two tries at most."""
+
+_READ = 1 << 20
+_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
+
+
+class _Hash(Protocol):
+    def update(self, data: bytes, /) -> None: ...
+    def hexdigest(self) -> str: ...
+
+
+class _NoNewBytes(Exception):
+    """A try ended early, for a reason that may pass."""
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """Where a file comes from."""
+
+    client: httpx2.Client
+    url: str
+    headers: dict[str, str]
+    check: Callable[[httpx2.Response], None]
+    """Raises the hub's own errors for a refusal."""
+    timeout: httpx2.Timeout
+    retry_wait: float
+
+    def run(
+        self, file: RemoteFile, target: Path, *, on_progress: Progress, cancelled: Callable[[], bool]
+    ) -> None:
+        """Fetches `file` to `target`. A partial file stays unless its content turns out wrong."""
+        partial = target.with_name(target.name + PARTIAL_SUFFIX)
+        with storing(target.parent):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with partial.open("ab+") as stream:
+                digest = self._fill(file, stream, _Report(on_progress), cancelled)
+                stream.flush()
+                os.fsync(stream.fileno())
+            if digest != (file.sha256 or file.git_sha1 or digest):
+                partial.unlink()
+                raise DownloadFailed(
+                    f"{file.path} arrived damaged: its hash is not what the hub names. It was removed.",
+                    hint="Try again; if it happens twice, the network or a proxy changes the data.",
+                )
+            partial.replace(target)
+
+    def _fill(
+        self, file: RemoteFile, stream: BinaryIO, report: "_Report", cancelled: Callable[[], bool]
+    ) -> str:
+        """Appends what is missing; returns the hash of the whole."""
+        done = stream.seek(0, os.SEEK_END)
+        if done > file.size:
+            done = stream.truncate(0)
+        digest = _hash_of(file, stream, done, cancelled)
+        report(done, force=True)
+        failures, furthest = 0, done
+        while done < file.size:
+            try:
+                for chunk in self._chunks(file, done):
+                    _stop_if(cancelled, file)
+                    if chunk is None:
+                        # The server does not resume: from the beginning, then.
+                        done = stream.truncate(0)
+                        digest = _new_hash(file)
+                        continue
+                    stream.write(chunk)
+                    digest.update(chunk)
+                    done += len(chunk)
+                    report(done)
+            except (httpx2.TransportError, _NoNewBytes) as error:
+                failures = 1 if done > furthest else failures + 1
+                furthest = max(furthest, done)
+                if failures >= TRIES:
+                    raise DownloadFailed(
+                        f"The download of {file.path} stopped at {done} of {file.size} bytes: "
+                        f"{str(error) or type(error).__name__}.",
+                        hint="Run the command again to go on from there.",
+                    ) from error
+                _wait(min(MAX_WAIT, self.retry_wait * 2 ** (failures - 1)), cancelled, file)
+        report(done, force=True)
+        return digest.hexdigest()
+
+    def _chunks(self, file: RemoteFile, start: int) -> Iterator[bytes | None]:
+        """Bytes from `start` on, up to a window's end; None first if they come from the beginning instead."""
+        end = min(start + WINDOW, file.size) - 1
+        headers = {**self.headers, "Range": f"bytes={start}-{end}"}
+        with self.client.stream("GET", self.url, headers=headers, timeout=self.timeout) as response:
+            if response.status_code in (408, 429, 500, 502, 503, 504):
+                raise _NoNewBytes(f"the hub answered {response.status_code}")
+            if response.status_code == 416:
+                raise _damaged(file, "the hub has a shorter one")
+            self.check(response)
+            _same_file(file, response)
+            left = end + 1 - start
+            if response.status_code == 200:
+                if start:
+                    yield None
+                left = file.size
+            elif not _starts_at(response, start):
+                raise _damaged(file, "the hub sent another part of it than was asked for")
+            for chunk in response.iter_bytes():
+                if len(chunk) > left:
+                    raise _damaged(file, "the hub sent more bytes than it announced")
+                left -= len(chunk)
+                yield chunk
+            if left:
+                raise _NoNewBytes("the connection ended early")
+
+
+class _Report:
+    def __init__(self, on_progress: Progress) -> None:
+        self._on_progress = on_progress
+        self._last = 0.0
+
+    def __call__(self, done: int, *, force: bool = False) -> None:
+        now = time.monotonic()
+        if force or now - self._last >= PROGRESS_EVERY:
+            self._last = now
+            self._on_progress(done)
+
+
+def _new_hash(file: RemoteFile) -> _Hash:
+    if file.sha256 or not file.git_sha1:
+        return hashlib.sha256()
+    # Git names a small file by the SHA-1 of a header and its content; here it guards against accidents only.
+    digest = hashlib.sha1(usedforsecurity=False)
+    digest.update(b"blob %d\0" % file.size)
+    return digest
+
+
+def _hash_of(file: RemoteFile, stream: BinaryIO, size: int, cancelled: Callable[[], bool]) -> _Hash:
+    digest = _new_hash(file)
+    stream.seek(0)
+    while size and (block := stream.read(min(_READ, size))):
+        _stop_if(cancelled, file)
+        digest.update(block)
+        size -= len(block)
+    stream.seek(0, os.SEEK_END)
+    return digest
+
+
+def _stop_if(cancelled: Callable[[], bool], file: RemoteFile) -> None:
+    if cancelled():
+        raise DownloadFailed(
+            f"The download of {file.path} was cancelled.", hint="Start it again to go on from there."
+        )
+
+
+def _wait(seconds: float, cancelled: Callable[[], bool], file: RemoteFile) -> None:
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        _stop_if(cancelled, file)
+        time.sleep(min(0.1, left))
+
+
+def _starts_at(response: httpx2.Response, start: int) -> bool:
+    found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
+    return response.status_code == 206 and found is not None and int(found[1]) == start
+
+
+def _same_file(file: RemoteFile, response: httpx2.Response) -> None:
+    """Compares the content's name before gigabytes are fetched for nothing."""
+    for answer in (*response.history, response):
+        linked = answer.headers.get("X-Linked-Etag", "").removeprefix("W/").strip('"').lower()
+        if file.sha256 and re.fullmatch(r"[0-9a-f]{64}", linked) and linked != file.sha256:
+            raise _damaged(file, "the hub now holds another version")
+
+
+def _damaged(file: RemoteFile, what: str) -> DownloadFailed:
+    return DownloadFailed(f"{file.path} cannot be downloaded: {what}.", hint="Start the download again.")
+
+
+@contextmanager
+def storing(folder: Path) -> Iterator[None]:
+    """Turns what a disk may refuse into StorageError."""
+    try:
+        yield
+    except OSError as error:
+        # The hub's refusals are OSErrors too, but carry no number.
+        if error.errno is None:
+            raise
+        raise _storage_error(error, folder) from error
+
+
+def _storage_error(error: OSError, folder: Path) -> StorageError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StorageError(
+            f"The disk of {folder} is full.",
+            hint="Free some space (`meshllm models prune`), or set MESHLLM_HOME to a larger disk.",
+        )
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return StorageError(
+            f"The models folder {folder} cannot be written: {error.strerror}.",
+            hint="Give yourself the right to write there, or set MESHLLM_HOME to another folder.",
+        )
+    return StorageError(
+        f"The models folder {folder} cannot be used: {error.strerror or error}.",
+        hint="Check the disk, or set MESHLLM_HOME to another folder.",
+    )
