@@ -7,7 +7,7 @@ class Dialect(StrEnum):
     """A way of writing tool calls into text."""
 
     HERMES = "hermes"
-    """`<tool_call>{"name": …, "arguments": {…}}</tool_call>`: Hermes, Qwen 2.5 and 3, and what we teach others."""
+    """`<tool_call>{"name": …, "arguments": {…}}</tool_call>`: Hermes, Qwen, and what we teach others."""
     LLAMA3 = "llama3"
     """`{"name": …, "parameters": {…}}` as the whole answer, perhaps after `<|python_tag|>`."""
     MISTRAL = "mistral"

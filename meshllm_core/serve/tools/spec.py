@@ -42,7 +42,10 @@ class ToolChoice:
 
 
 def callable_tools(tools: Sequence[ToolSpec], choice: ToolChoice) -> tuple[ToolSpec, ...]:
-    """The tools that this answer may call. Raises InvalidRequest if `choice` names or demands one not given."""
+    """The tools that this answer may call.
+
+    Raises InvalidRequest if `choice` names or demands one that is not given.
+    """
     if choice.mode == "none":
         return ()
     if choice.mode == "named":
