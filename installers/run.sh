@@ -12,17 +12,18 @@
 set -eu
 
 checkout=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
+# shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$checkout/installers/lib.sh"
 set_up "$checkout"
 
 case ${1:-} in
-'' | -*)
-    if [ -t 0 ] && [ -t 1 ]; then
-        exec "$venv/bin/meshllm" "$@"
-    fi
-    exec "$venv/bin/meshllm" serve --headless "$@"
+'')
+    if [ ! -t 0 ] || [ ! -t 1 ]; then set -- serve --headless; fi
     ;;
-*)
-    exec "$venv/bin/meshllm" "$@"
+-h | --help | --version) ;;
+-*)
+    # On a terminal `serve` opens the dashboard too.
+    if [ -t 0 ] && [ -t 1 ]; then set -- serve "$@"; else set -- serve --headless "$@"; fi
     ;;
 esac
+exec "$venv/bin/meshllm" "$@"

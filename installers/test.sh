@@ -4,6 +4,7 @@
 set -eu
 
 checkout=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
+# shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$checkout/installers/lib.sh"
 began=$(date +%s)
 set_up "$checkout" --development

@@ -128,24 +128,27 @@ def _run(checkout: Path, script: str, *arguments: str, **environ: str) -> subpro
         ((), "meshllm serve --headless"),
         (("--port", "9400", "a b"), "meshllm serve --headless --port 9400 a b"),
         (("status", "--json"), "meshllm status --json"),
+        (("--version",), "meshllm --version"),
     ],
 )
 def test_run_without_a_terminal(checkout: Path, arguments: tuple[str, ...], started: str) -> None:
     assert _run(checkout, "run.sh", *arguments).stdout.splitlines() == ["set_up ", started]
 
 
-def test_run_on_a_terminal_starts_the_dashboard(checkout: Path) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "started"), [((), "meshllm"), (("--model", "auto"), "meshllm serve --model auto")]
+)
+def test_run_on_a_terminal_starts_the_dashboard(
+    checkout: Path, arguments: tuple[str, ...], started: str
+) -> None:
     ours, theirs = pty.openpty()
     subprocess.run(
-        ["sh", str(checkout / "installers/run.sh"), "--model", "auto"],
-        stdin=theirs,
-        stdout=theirs,
-        check=True,
+        ["sh", str(checkout / "installers/run.sh"), *arguments], stdin=theirs, stdout=theirs, check=True
     )
     os.close(theirs)
     output = os.read(ours, 4096).decode()
     os.close(ours)
-    assert output.split("\r\n")[:2] == ["set_up ", "meshllm --model auto"]
+    assert output.split("\r\n")[:2] == ["set_up ", started]
 
 
 def test_gate_runs_everything_in_order(checkout: Path) -> None:
