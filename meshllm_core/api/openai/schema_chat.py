@@ -1,6 +1,6 @@
 """The body of `/v1/chat/completions`, field by field: what is done, taken without effect, or refused."""
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, Tag, model_validator
 
@@ -13,12 +13,13 @@ from meshllm_core.api.openai.schema_common import (
     TextFormat,
     by_type,
 )
-from meshllm_core.api.openai.schema_messages import (
+from meshllm_core.api.openai.schema_messages import Message
+from meshllm_core.api.openai.schema_tools import (
     MAX_TOOLS,
     FunctionTool,
-    Message,
     NamedChoice,
     ToolChoiceField,
+    check_choice,
     distinct_names,
 )
 from meshllm_core.api.openai.validation import wrong
@@ -93,11 +94,3 @@ class ChatRequest(CompletionFields):
     def tool_choice_name(self) -> str | None:
         """The function that must be called, if one is named."""
         return self.tool_choice.function.name if isinstance(self.tool_choice, NamedChoice) else None
-
-
-def check_choice(choice: Any, named: str | None, names: list[str]) -> None:
-    """Refuse a `tool_choice` that asks for a tool which is not offered."""
-    if named is not None and named not in names:
-        raise wrong(f"No tool named {named!r} is offered in 'tools'.", "tool_choice")
-    if choice == "required" and not names:
-        raise wrong("It needs 'tools'.", "tool_choice")

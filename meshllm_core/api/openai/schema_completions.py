@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Discriminator, Field, Tag, field_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator
 
 from meshllm_core.api.openai.schema_common import MAX_TOP_LOGPROBS, CompletionFields, Text, TokenId
 from meshllm_core.api.openai.validation import refused, wrong
@@ -18,12 +18,18 @@ def _prompt_kind(value: Any) -> str | None:
             return "<one>"
         case [list()]:
             return "<one_tokens>"
-        case [str() | list(), *_]:
-            raise refused("Send one prompt a request.")
         case list():
             return "<tokens>"
         case _:
             return None
+
+
+def _one_prompt(value: Any) -> Any:
+    match value:
+        case [str() | list(), _, *_]:
+            raise refused("Send one prompt a request.")
+        case _:
+            return value
 
 
 Prompt = Annotated[
@@ -36,6 +42,7 @@ Prompt = Annotated[
         custom_error_type="wrong_value",
         custom_error_message="It must be a string or an array of token ids.",
     ),
+    BeforeValidator(_one_prompt),
 ]
 
 

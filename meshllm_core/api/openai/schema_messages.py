@@ -1,16 +1,15 @@
 """Messages and tools of `/v1/chat/completions`."""
 
-import json
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from meshllm_core.api.openai.body import parse_object
-from meshllm_core.api.openai.schema_common import JsonObject, Text, by_text_or_list
+from meshllm_core.api.openai.schema_common import Text, by_text_or_list
 from meshllm_core.api.openai.validation import Body, refused, refused_feature, wrong
 from meshllm_core.errors import InvalidRequest
 
-MAX_TOOLS = 128
+MAX_CALLS = 128
 _MEDIA = {
     "image_url": "images",
     "input_image": "images",
@@ -19,8 +18,6 @@ _MEDIA = {
     "input_file": "files",
 }
 _PART_TAGS = {"text": "<part>", "input_text": "<part>", "output_text": "<part>", "refusal": "<refusal>"}
-
-FunctionName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 
 
 class TextPart(Body):
@@ -43,11 +40,14 @@ class RefusalPart(Body):
 
 def _part_kind(value: Any) -> str | None:
     kind = value.get("type") if isinstance(value, dict) else None
-    if not isinstance(kind, str):
-        return None
-    if kind in _MEDIA:
+    return _PART_TAGS.get(kind) if isinstance(kind, str) else None
+
+
+def _only_text(value: Any) -> Any:
+    kind = value.get("type") if isinstance(value, dict) else None
+    if isinstance(kind, str) and kind in _MEDIA:
         raise refused_feature(f"The models of this node read text only, no {_MEDIA[kind]}.")
-    return _PART_TAGS.get(kind)
+    return value
 
 
 Part = Annotated[
@@ -57,6 +57,7 @@ Part = Annotated[
         custom_error_type="wrong_value",
         custom_error_message="It must be an object with 'type' text or refusal.",
     ),
+    BeforeValidator(_only_text),
 ]
 Content = Annotated[
     Text | Annotated[list[Part], Field(min_length=1, fail_fast=True), Tag("<list>")], by_text_or_list
@@ -131,7 +132,7 @@ class AssistantMessage(Body):
     """A refusal of an earlier answer; it is passed on as text."""
     reasoning_content: str | None = None
     """The reasoning of an earlier answer; the model's template decides whether it is shown again."""
-    tool_calls: Annotated[list[ToolCall], Field(max_length=MAX_TOOLS)] | None = None
+    tool_calls: Annotated[list[ToolCall], Field(max_length=MAX_CALLS)] | None = None
     annotations: Annotated[list[Any], Field(max_length=0)] | None = None
     """As the API itself returns it: always empty here."""
 
@@ -160,13 +161,17 @@ _ROLES = {
 }
 
 
-def _role(value: Any) -> str | None:
+def _role_tag(value: Any) -> str | None:
     role = value.get("role") if isinstance(value, dict) else None
-    if role == "function":
-        raise refused("Use the role 'tool'.", "role")
-    if isinstance(value, dict) and role not in _ROLES:
+    return _ROLES.get(role) if isinstance(role, str) else None
+
+
+def _known_role(value: Any) -> Any:
+    if isinstance(value, dict) and _role_tag(value) is None:
+        if value.get("role") == "function":
+            raise refused("Use the role 'tool'.", "role")
         raise wrong(f"It must be one of: {', '.join(_ROLES)}.", "role")
-    return _ROLES[role] if isinstance(role, str) else None
+    return value
 
 
 Message = Annotated[
@@ -175,88 +180,9 @@ Message = Annotated[
     | Annotated[AssistantMessage, Tag("<assistant>")]
     | Annotated[ToolMessage, Tag("<tool>")],
     Discriminator(
-        _role,
+        _role_tag,
         custom_error_type="wrong_value",
         custom_error_message="It must be an object with 'role' and 'content'.",
     ),
+    BeforeValidator(_known_role),
 ]
-
-
-class FunctionDefinition(Body):
-    """A function that the model may call."""
-
-    name: FunctionName
-    description: str | None = None
-    parameters: JsonObject | None = None
-    """A JSON schema; absent: no parameters."""
-    strict: bool | None = None
-    """Arguments follow `parameters` whenever a call is forced; otherwise the model is only told of them."""
-
-
-def only_functions(value: Any) -> Any:
-    """Refuse tools that OpenAI runs itself, by their `type`."""
-    kind = value.get("type") if isinstance(value, dict) else None
-    if isinstance(kind, str) and kind != "function":
-        raise refused("Only tools of the type 'function' can be offered.", "type")
-    return value
-
-
-class FunctionTool(Body):
-    """A tool."""
-
-    type: Literal["function"]
-    function: FunctionDefinition
-
-    @model_validator(mode="before")
-    @classmethod
-    def _function(cls, value: Any) -> Any:
-        return only_functions(value)
-
-
-class NamedFunction(Body):
-    """The name of an offered function."""
-
-    name: FunctionName
-
-
-class NamedChoice(Body):
-    """`{"type": "function", "function": {"name": …}}`."""
-
-    type: Literal["function"]
-    function: NamedFunction
-
-
-ChoiceWord = Literal["none", "auto", "required"]
-
-
-def choice_tag(value: Any) -> str | None:
-    """Tells a word from an object in `tool_choice`."""
-    if isinstance(value, str):
-        return "<word>"
-    if isinstance(value, dict):
-        if value.get("type") in {"allowed_tools", "custom"}:
-            raise refused("Offer only the tools that may be called.", "type")
-        return "<named>"
-    return None
-
-
-by_choice = Discriminator(
-    choice_tag,
-    custom_error_type="wrong_value",
-    custom_error_message="It must be none, auto, required, or an object naming a function.",
-)
-ToolChoiceField = Annotated[
-    Annotated[ChoiceWord, Tag("<word>")] | Annotated[NamedChoice, Tag("<named>")], by_choice
-]
-
-
-def distinct_names(names: list[str], path: str) -> None:
-    """Refuse two tools of the same name; `path` is where a name stands in a tool."""
-    for index, name in enumerate(names):
-        if name in names[:index]:
-            raise wrong(f"Two tools are named {name!r}.", f"tools[{index}].{path}")
-
-
-def json_text(value: JsonObject) -> str:
-    """A JSON object as compact text."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

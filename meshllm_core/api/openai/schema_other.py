@@ -5,7 +5,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from meshllm_core.api.openai.schema_common import JsonObject, ModelName, TokenId
-from meshllm_core.api.openai.schema_messages import FunctionTool, Message
+from meshllm_core.api.openai.schema_messages import Message
+from meshllm_core.api.openai.schema_tools import FunctionTool
 from meshllm_core.api.openai.validation import Body, wrong
 
 InputText = Annotated[str, Field(min_length=1)]

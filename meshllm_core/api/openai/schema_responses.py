@@ -2,9 +2,9 @@
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from meshllm_core.api.openai.schema_chat import ReasoningEffort, check_choice
+from meshllm_core.api.openai.schema_chat import ReasoningEffort
 from meshllm_core.api.openai.schema_common import (
     MAX_TOP_LOGPROBS,
     JsonObject,
@@ -16,16 +16,17 @@ from meshllm_core.api.openai.schema_common import (
     by_text_or_list,
     by_type,
 )
-from meshllm_core.api.openai.schema_messages import (
+from meshllm_core.api.openai.schema_messages import Arguments, Content
+from meshllm_core.api.openai.schema_tools import (
     MAX_TOOLS,
-    Arguments,
     ChoiceWord,
-    Content,
     FunctionDefinition,
     FunctionName,
     by_choice,
+    check_choice,
     distinct_names,
     only_functions,
+    only_named,
 )
 from meshllm_core.api.openai.validation import Body, refused, wrong
 
@@ -93,13 +94,15 @@ _ITEMS = {
 }
 
 
-def _item_kind(value: Any) -> str | None:
-    if not isinstance(value, dict):
-        return None
-    kind = value.get("type", "message")
-    if isinstance(kind, str) and kind not in _ITEMS:
-        raise refused(f"Items can be: {', '.join(_ITEMS)}.", "type")
+def _item_tag(value: Any) -> str | None:
+    kind = value.get("type", "message") if isinstance(value, dict) else None
     return _ITEMS.get(kind) if isinstance(kind, str) else None
+
+
+def _known_item(value: Any) -> Any:
+    if isinstance(value, dict) and isinstance(value.get("type"), str) and _item_tag(value) is None:
+        raise refused(f"Items can be: {', '.join(_ITEMS)}.", "type")
+    return value
 
 
 Item = Annotated[
@@ -108,10 +111,11 @@ Item = Annotated[
     | Annotated[CallOutputItem, Tag("<output>")]
     | Annotated[ReasoningItem, Tag("<reasoning>")],
     Discriminator(
-        _item_kind,
+        _item_tag,
         custom_error_type="wrong_value",
         custom_error_message="It must be an object: a message, a function_call or its output, or reasoning.",
     ),
+    BeforeValidator(_known_item),
 ]
 Input = Annotated[
     Text | Annotated[list[Item], Field(min_length=1, fail_fast=True), Tag("<list>")], by_text_or_list
@@ -195,7 +199,9 @@ class ResponsesRequest(SamplingFields):
     tools: Annotated[list[ResponsesTool], Field(max_length=MAX_TOOLS)] | None = None
     tool_choice: (
         Annotated[
-            Annotated[ChoiceWord, Tag("<word>")] | Annotated[ResponsesNamedChoice, Tag("<named>")], by_choice
+            Annotated[ChoiceWord, Tag("<word>")] | Annotated[ResponsesNamedChoice, Tag("<named>")],
+            by_choice,
+            BeforeValidator(only_named),
         ]
         | None
     ) = None

@@ -16,13 +16,12 @@ from meshllm_core.api.openai.schema_common import (
 )
 from meshllm_core.api.openai.schema_messages import (
     AssistantMessage,
-    FunctionTool,
-    NamedChoice,
     SystemMessage,
     ToolMessage,
     UserMessage,
     text_of,
 )
+from meshllm_core.api.openai.schema_tools import FunctionTool, NamedChoice
 from meshllm_core.engine.types import GenerationRequest, ModelFacts, Sampling
 from meshllm_core.errors import InvalidRequest, UnsupportedField
 from meshllm_core.ids import RequestId

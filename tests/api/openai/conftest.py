@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 import json
 import socket
-from collections.abc import AsyncIterator, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,7 +73,8 @@ async def serving(
 ) -> AsyncIterator[Endpoint]:
     """An endpoint for `engines` on a free port of loopback until the block ends."""
     hosted = {
-        ModelId(name): HostedModel(ModelId(name), CREATED, "ready", engine) for name, engine in engines.items()
+        ModelId(name): HostedModel(ModelId(name), CREATED, "ready", engine)
+        for name, engine in engines.items()
     }
     events: list[AnyEvent] = []
     service = InferenceService(hosted, events.append)
@@ -108,11 +110,12 @@ def scripted(*steps: object, **fields: Any) -> ScriptedEngine:
     return ScriptedEngine([Script(steps=steps or ("Hello", " there", "."), **fields)])  # type: ignore[arg-type]
 
 
-async def eventually(condition: Any, seconds: float = 1.0) -> None:
+async def eventually(condition: Callable[[], object], seconds: float = 1.0) -> None:
     """Wait until `condition()` holds; fail after `seconds`."""
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0.005)
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        await asyncio.sleep(0.005)
 
 
 @pytest.fixture

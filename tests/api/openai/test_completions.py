@@ -1,17 +1,21 @@
 """`/v1/completions`, whole and streamed."""
 
+import asyncio
+
 import msgspec
 
 from meshllm_core.engine.types import PositionLogprobs, TokenLogprob
 from meshllm_core.errors import Overloaded
-from tests.api.openai.conftest import CREATED, MODEL, Endpoint, error_of, scripted, serving
+from tests.api.openai.conftest import MODEL, Endpoint, error_of, scripted, serving
 from tests.support.scripted_engine import Piece, ScriptedEngine
 
 REQUEST_ID = "00000000-0000-4000-8000-00000000000a"
 
 
 async def test_a_text_is_continued(endpoint: Endpoint) -> None:
-    answer = await endpoint.post("/v1/completions", {"model": MODEL, "prompt": "Say:", "seed": 7, "top_k": -1})
+    answer = await endpoint.post(
+        "/v1/completions", {"model": MODEL, "prompt": "Say:", "seed": 7, "top_k": -1}
+    )
     body = answer.json()
     assert body["choices"] == [{"index": 0, "text": "Hello there.", "finish_reason": "stop"}]
     assert body["object"] == "text_completion"
@@ -72,9 +76,11 @@ async def test_golden_stream(endpoint: Endpoint) -> None:
     )
     assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
     assert answer.headers["x-request-id"] == REQUEST_ID
-    identity = '"id":"cmpl-0000000000004000800000000000000a","object":"text_completion","created":%d,"model":"scripted"'
-    created = int(answer.text.split('"created":')[1].split(",")[0])
-    head = "data: {" + identity % created
+    created = answer.text.split('"created":')[1].split(",")[0]
+    head = (
+        'data: {"id":"cmpl-0000000000004000800000000000000a","object":"text_completion",'
+        f'"created":{created},"model":"scripted"'
+    )
     assert answer.text == "".join(
         [
             head + ',"choices":[{"index":0,"text":"Hello","finish_reason":null}]}\n\n',
@@ -110,9 +116,7 @@ async def test_a_full_queue_says_when_to_come_back() -> None:
     engine = scripted(refusal=Overloaded("Every lane is busy.", retry_after=3))
     async with serving({MODEL: engine}) as endpoint:
         for stream in (False, True):
-            answer = await endpoint.post(
-                "/v1/completions", {"model": MODEL, "prompt": "x", "stream": stream}
-            )
+            answer = await endpoint.post("/v1/completions", {"model": MODEL, "prompt": "x", "stream": stream})
             assert answer.status_code == 429
             assert answer.headers["retry-after"] == "3"
             assert error_of(answer)["code"] == "rate_limit_exceeded"
@@ -124,8 +128,6 @@ async def test_two_requests_of_one_id_are_two_for_the_engine() -> None:
     async with serving({MODEL: engine}) as endpoint:
         with_id = {"x-request-id": REQUEST_ID}
         body = {"model": MODEL, "prompt": "x"}
-        import asyncio
-
         await asyncio.gather(*(endpoint.post("/v1/completions", body, **with_id) for _ in range(3)))
     assert len({request.request_id for request in engine.requests}) in {1, 3}
 
@@ -136,4 +138,3 @@ async def test_embedding_models_do_not_write() -> None:
         answer = await endpoint.post("/v1/completions", {"model": MODEL, "prompt": "x"})
         assert answer.status_code == 400
         assert error_of(answer)["code"] == "unsupported_model_feature"
-        assert CREATED
