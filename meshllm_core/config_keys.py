@@ -63,7 +63,7 @@ class Key:
         if self.choices:
             return " | ".join(self.choices)
         if self.minimum is not None and self.maximum is not None:
-            return f"{_KIND_WORDS[self.kind]} from {self.minimum:g} to {self.maximum:g}"
+            return f"{_KIND_WORDS[self.kind]} from {self.minimum:,.10g} to {self.maximum:,.10g}"
         return self.pattern_words or _KIND_WORDS[self.kind]
 
 

@@ -1,0 +1,82 @@
+"""The table of commands. Only the module of the command that was given is imported."""
+
+from importlib import import_module
+from typing import Annotated
+
+import typer
+
+from meshllm_core.cli.output import emit
+
+COMMANDS = {
+    "serve": "meshllm_core.cli.serve:serve",
+    "status": "meshllm_core.cli.status:status",
+    "stop": "meshllm_core.cli.control:stop",
+    "load": "meshllm_core.cli.control:load",
+    "unload": "meshllm_core.cli.control:unload",
+    "chat": "meshllm_core.cli.chat:chat",
+    "models": "meshllm_core.cli.models:app",
+    "gpus": "meshllm_core.cli.gpus:gpus",
+    "bench": "meshllm_core.cli.bench:app",
+    "doctor": "meshllm_core.cli.doctor:doctor",
+    "config": "meshllm_core.cli.config:config",
+    "logs": "meshllm_core.cli.logs:logs",
+}
+"""Name -> module:attribute, in the order of the help. An attribute is a function or a typer.Typer."""
+
+_HELP = """Turn a few unequal machines into one OpenAI-compatible endpoint.
+
+Without a command: the dashboard, of the running node or of one that is started for it.
+"""
+_CODES = (
+    "Exit codes: 0 success, 1 a fault in meshllm, 2 wrong command line or configuration, 3 model, 4 engine, "
+    "5 request refused, 6 node or port, 7 a check fell short, 130 interrupted."
+)
+
+
+def run_app(arguments: list[str], *, completing: bool = False) -> int:
+    """Parses and runs; returns the exit code."""
+    first = next((argument for argument in arguments if not argument.startswith("-")), "")
+    app = build_app() if completing or first not in COMMANDS else build_app(only=first)
+    try:
+        app(args=arguments, prog_name="meshllm")
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else 0
+    return 0
+
+
+def build_app(only: str = "") -> typer.Typer:
+    """The application with all commands, or with one."""
+    app = typer.Typer(
+        help=_HELP,
+        epilog=_CODES,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )
+    app.callback()(_root)
+    for name, place in COMMANDS.items():
+        if only and name != only:
+            continue
+        module, _, attribute = place.partition(":")
+        command = getattr(import_module(module), attribute)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        else:
+            app.command(name)(command)
+    return app
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from meshllm_core import __version__
+
+        emit(f"meshllm {__version__}")
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Replaced by the help of the application."""

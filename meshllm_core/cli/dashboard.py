@@ -1,0 +1,101 @@
+"""Bare `meshllm`: the dashboard of the running node, or of one that is started for it."""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from meshllm_core.api.record import NodeRecord, find_node
+from meshllm_core.cli.diagnostics import report, say
+from meshllm_core.cli.ports import can_bind
+from meshllm_core.cli.spawn import failure, start_node, wait_for_node
+from meshllm_core.config import Settings, base_url, load_settings
+from meshllm_core.errors import ExitCode, PortTaken
+from meshllm_core.paths import Paths, default_paths
+
+STOP_NODE = 10
+"""What the dashboard returns when the person asked to stop the node."""
+
+
+def dashboard(
+    arguments: Sequence[str] = (),
+    *,
+    flags: Mapping[str, object] | None = None,
+    config_file: Path | None = None,
+) -> int:
+    """Attaches or starts, then shows. `arguments` are those of `serve`, for a node that is started."""
+    paths = default_paths()
+    settings = load_settings(paths, flags=flags, environ=os.environ, config_file=config_file)
+    for warning in settings.warnings:
+        say(f"warning: {warning}")
+    if not has_screen():
+        from meshllm_core.cli.plain import show_plain
+
+        say("There is no terminal here for the dashboard; this is the node's status as text.")
+        return show_plain(_attach_or_start(paths, settings, arguments), follow=sys.stdout.isatty())
+    found = find_node(paths)
+    if found is not None:
+        return _show(paths, found.console_url, found.api_url, started_by_us=False)
+    return _start_and_show(paths, settings, arguments)
+
+
+def has_screen() -> bool:
+    """Whether a dashboard can be drawn: a terminal on both sides that can move its cursor."""
+    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def _attach_or_start(paths: Paths, settings: Settings, arguments: Sequence[str]) -> NodeRecord:
+    found = find_node(paths)
+    if found is not None:
+        return found
+    _check_ports(settings)
+    say("Starting a node in the background; `meshllm stop` ends it.")
+    return wait_for_node(paths, start_node(paths, arguments))
+
+
+def _start_and_show(paths: Paths, settings: Settings, arguments: Sequence[str]) -> int:
+    """Paints while the node still starts. Ports that are taken are found before that."""
+    _check_ports(settings)
+    process = start_node(paths, arguments)
+    if settings.port and settings.console_port:
+        console_url = base_url(settings.console_host, settings.console_port)
+        api_url = base_url(settings.host, settings.port)
+    else:
+        record = wait_for_node(paths, process)
+        console_url, api_url = record.console_url, record.api_url
+    result = _show(paths, console_url, api_url, started_by_us=True)
+    ended = process.poll()
+    if ended:
+        return report(failure(paths, ended))
+    return result
+
+
+def _show(paths: Paths, console_url: str, api_url: str, *, started_by_us: bool) -> int:
+    from meshllm_tui.app import run
+
+    result = run(
+        console_url=console_url, api_url=api_url, token_file=paths.token_file, started_by_us=started_by_us
+    )
+    if result == STOP_NODE:
+        from meshllm_core.cli.control import stop_node
+
+        stop_node(paths, console_url)
+        say("The node has stopped.")
+        return ExitCode.OK
+    if result == 0 and find_node(paths) is not None:
+        say(f"The node goes on at {api_url}/v1; `meshllm` comes back to it, `meshllm stop` ends it.")
+    return result
+
+
+def _check_ports(settings: Settings) -> None:
+    """Refuses before anything is drawn: afterwards the reason would be hidden behind the dashboard."""
+    wanted = (
+        ("--port", settings.host, settings.port),
+        ("--console", settings.console_host, settings.console_port),
+    )
+    for flag, host, port in wanted:
+        if not can_bind(host, port):
+            raise PortTaken(
+                f"Port {port} on {host} is in use or not allowed.",
+                hint=f"End the program that has it, or choose another with `meshllm serve {flag} PORT`.",
+            )

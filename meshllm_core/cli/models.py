@@ -1,0 +1,233 @@
+"""`meshllm models`: what is on this disk, what the hub has, what suits this machine."""
+
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from meshllm_core.cli import models_text, text
+from meshllm_core.cli.control import absolute
+from meshllm_core.cli.diagnostics import say
+from meshllm_core.cli.options import AsJson
+from meshllm_core.cli.output import clean, emit, emit_json, fields, table
+from meshllm_core.errors import ConfigError, ModelNotFound
+from meshllm_core.models.units import show_bytes
+from meshllm_core.paths import Paths, default_paths
+
+if TYPE_CHECKING:
+    from meshllm_core.models.cache import Cache, CachedModel
+    from meshllm_core.models.hub import Hub
+    from meshllm_core.models.locate import Located
+
+app = typer.Typer(help="List, show, download and remove models.", no_args_is_help=True)
+
+Ref = Annotated[
+    str,
+    typer.Argument(metavar="MODEL", help="A .gguf path, owner/repo[:QUANT][@revision], a catalogue name."),
+]
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[MODEL]...", help="Downloaded models, as `models list` shows them."),
+]
+Everything = Annotated[bool, typer.Option("--all", help="Every downloaded model that nothing uses.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")]
+Refresh = Annotated[bool, typer.Option("--refresh", help="Ask the hub for a newer version.")]
+
+
+@app.command("list")
+def list_models(as_json: AsJson = False) -> None:
+    """List the models on this disk, partial downloads too."""
+    paths = default_paths()
+    found = _cache(paths).models()
+    embedded = models_text.embedded_document()
+    if as_json:
+        emit_json(
+            {
+                "folder": str(paths.models),
+                "models": [*embedded, *(models_text.document(model) for model in found)],
+            }
+        )
+        return
+    rows = [(item["id"], "default", text.size(item["bytes_total"]), "whole", "–") for item in embedded]
+    rows += [
+        (m.id, m.ref, text.size(m.bytes_total), models_text.state(m), models_text.users(m)) for m in found
+    ]
+    if not rows:
+        say("No models are here. `meshllm models recommended` lists what suits this machine.")
+        return
+    emit(table(("model", "to load it", "size", "state", "in use"), rows, right=(2,)))
+
+
+@app.command()
+def show(model: Ref, as_json: AsJson = False) -> None:
+    """Show what a model is: from its file, or from the hub's list when it is not here."""
+    from meshllm_core.models.inspect import inspect_model
+
+    paths = default_paths()
+    located = _locate(model, paths, memory=None)
+    facts = inspect_model(located.files[0]) if located.files else None
+    document = models_text.facts_document(located, facts)
+    if as_json:
+        emit_json(document)
+        return
+    shown = dict(document)
+    for name in ("file_bytes", "tensor_bytes", "download_bytes"):
+        if name in shown:
+            shown[name] = text.size(shown[name])
+    rows = [(name.replace("_", " "), models_text.cell(value)) for name, value in shown.items()]
+    emit(fields([row for row in rows if row[1]]))
+
+
+@app.command()
+def download(model: Ref, refresh: Refresh = False, as_json: AsJson = False) -> None:
+    """Download a model, so that loading it later needs no network. Goes on where an earlier try stopped."""
+    from meshllm_core.models.resolve import resolve
+
+    paths = default_paths()
+    progress = _Progress()
+    resolved = resolve(
+        absolute(model),
+        paths=paths,
+        hub=_hub(paths),
+        memory_available=_memory(),
+        on_progress=progress.take,
+        refresh=refresh,
+    )
+    progress.end()
+    if resolved.note:
+        say(resolved.note)
+    if as_json:
+        files = [str(file) for file in resolved.files]
+        emit_json({"id": resolved.id, "ref": resolved.ref, "files": files, "note": resolved.note})
+    else:
+        for file in resolved.files:
+            emit(str(file))
+
+
+@app.command()
+def prune(
+    names: Names = None, everything: Everything = False, dry_run: DryRun = False, as_json: AsJson = False
+) -> None:
+    """Remove downloaded models by name; without a name, only downloads that never became whole.
+
+    What a running process uses stays.
+    """
+    cache = _cache(default_paths())
+    if names and everything:
+        raise ConfigError("--all and names do not go together.", hint="Leave one of them out.")
+    pruned = cache.prune(_chosen(cache, names or [], everything), dry_run=dry_run)
+    if as_json:
+        emit_json(
+            {
+                "removed": [models_text.document(model) for model in pruned.removed],
+                "kept_in_use": [models_text.document(model) for model in pruned.kept_in_use],
+                "bytes_freed": pruned.bytes_freed,
+                "dry_run": pruned.dry_run,
+            }
+        )
+        return
+    would = "would be " if dry_run else ""
+    for model in pruned.removed:
+        emit(f"{clean(model.id)}: {would}removed, {show_bytes(model.bytes_here)}")
+    for model in pruned.kept_in_use:
+        say(f"{clean(model.id)}: stays, process {models_text.users(model)} uses it")
+    say(f"{show_bytes(pruned.bytes_freed)} {would}freed.")
+
+
+@app.command("catalog", hidden=True)
+@app.command("recommended")
+def recommended(as_json: AsJson = False) -> None:
+    """List good models in steps of memory, and which one suits this machine best."""
+    from meshllm_core.models.catalog import catalog, pick
+
+    memory = _memory()
+    best = pick(memory)
+    if as_json:
+        entries = [
+            {"fits": entry.memory_bytes <= memory, "memory_bytes": entry.memory_bytes, "entry": entry}
+            for entry in catalog()
+        ]
+        emit_json({"memory_available": memory, "pick": best.id if best else None, "models": entries})
+        return
+    rows = [
+        (
+            "→" if entry is best else "",
+            entry.id,
+            text.size(entry.bytes),
+            text.size(entry.memory_bytes),
+            "fits" if entry.memory_bytes <= memory else "too large",
+            entry.licence,
+            entry.about,
+        )
+        for entry in catalog()
+    ]
+    emit(table(("", "model", "download", "memory", "here", "licence", "about"), rows, right=(2, 3)))
+    suits = f"{best.id} suits it best: meshllm load {best.id}" if best else "only the default model fits"
+    say(f"{show_bytes(memory)} are free for a model; {suits}.")
+
+
+class _Progress:
+    """Says how far a download is: on a terminal in one line, else in steps of ten percent."""
+
+    def __init__(self) -> None:
+        self._said = -1
+        self._open = False
+
+    def take(self, done: int, total: int) -> None:
+        """`done` of `total` bytes are here."""
+        percent = 100 * done // total if total else 0
+        line = f"{show_bytes(done)} of {show_bytes(total)}, {percent} %"
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r\x1b[K{line}")
+            sys.stderr.flush()
+            self._open = True
+        elif percent // 10 != self._said:
+            self._said = percent // 10
+            say(line)
+
+    def end(self) -> None:
+        """Ends the open line."""
+        if self._open:
+            say("")
+
+
+def _cache(paths: Paths) -> "Cache":
+    from meshllm_core.models.cache import Cache
+
+    return Cache(paths.models)
+
+
+def _hub(paths: Paths) -> "Hub":
+    from meshllm_core.config import load_settings
+    from meshllm_core.models.hub import Hub
+
+    return Hub(endpoint=load_settings(paths, environ=os.environ).hub_endpoint or None)
+
+
+def _memory() -> int:
+    from meshllm_core.models.hardware import detect
+    from meshllm_core.node.devices import list_devices
+
+    return detect(list_devices).memory_for("auto")
+
+
+def _locate(model: str, paths: Paths, memory: int | None) -> "Located":
+    from meshllm_core.models.locate import locate
+
+    cache = _cache(paths)
+    by_name = [found for found in cache.find(model) if found.complete]
+    ref = str(by_name[0].files[0]) if by_name else absolute(model)
+    return locate(ref, cache=cache, hub=_hub(paths), memory_available=memory or _memory())
+
+
+def _chosen(cache: "Cache", names: list[str], everything: bool) -> list["CachedModel"]:
+    if not names:
+        return [model for model in cache.models() if everything or not model.complete]
+    chosen: list[CachedModel] = []
+    for name in names:
+        found = cache.find(name)
+        if not found:
+            raise ModelNotFound(f"No downloaded model is named {name!r}.", hint="See `meshllm models list`.")
+        chosen += found
+    return chosen

@@ -1,0 +1,85 @@
+"""Models as rows for a person and as JSON for a program."""
+
+from typing import Any
+
+from meshllm_core.errors import ModelError
+from meshllm_core.models.cache import CachedModel
+from meshllm_core.models.embedded import embedded_model
+from meshllm_core.models.facts import GgufFacts
+from meshllm_core.models.locate import Located
+from meshllm_core.models.split import model_stem
+
+_FACTS = (
+    "architecture",
+    "name",
+    "quantization",
+    "parameters",
+    "layers",
+    "width",
+    "vocabulary",
+    "context_trained",
+    "file_bytes",
+    "tensor_bytes",
+    "has_chat_template",
+    "embeddings",
+)
+
+
+def embedded_document() -> list[dict[str, Any]]:
+    """The model that comes with meshllm, if it is installed."""
+    try:
+        file = embedded_model()
+    except ModelError:
+        return []
+    total = file.stat().st_size
+    return [
+        {"id": model_stem(file.name), "ref": "default", "files": [str(file)], "complete": True}
+        | {"bytes_here": total, "bytes_total": total, "used_by": []}
+    ]
+
+
+def document(model: CachedModel) -> dict[str, Any]:
+    """A model in the cache, as JSON."""
+    return {
+        "id": model.id,
+        "ref": model.ref,
+        "files": [str(file) for file in model.files],
+        "complete": model.complete,
+        "bytes_here": model.bytes_here,
+        "bytes_total": model.bytes_total,
+        "used_by": list(model.used_by),
+    }
+
+
+def state(model: CachedModel) -> str:
+    """How much of it is here."""
+    if model.complete:
+        return "whole"
+    return f"{100 * model.bytes_here // max(1, model.bytes_total)} % downloaded"
+
+
+def users(model: CachedModel) -> str:
+    """The processes that have it loaded."""
+    return ", ".join(map(str, model.used_by)) or "–"
+
+
+def facts_document(located: Located, facts: GgufFacts | None) -> dict[str, Any]:
+    """What a model is; `facts` are None when it is not here."""
+    known: dict[str, Any] = {"id": located.id, "ref": located.ref}
+    if facts is None:
+        return known | {"here": False, "download_bytes": located.download_bytes, "note": located.note}
+    shown = {name: getattr(facts, name) for name in _FACTS}
+    return known | {"here": True, **shown, "files": [str(file) for file in facts.files]}
+
+
+def cell(value: object) -> str:
+    """A value for a person."""
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case list():
+            return ", ".join(map(str, value))
+        case _:
+            return str(value)

@@ -1,0 +1,75 @@
+"""`meshllm status`: the node, its models and its requests, as text or as `/api/status` gives them."""
+
+import time
+
+from meshllm_core.api.schema import Status
+from meshllm_core.cli import text
+from meshllm_core.cli.connect import ask
+from meshllm_core.cli.options import AsJson, Console
+from meshllm_core.cli.output import emit, emit_json, fields, table
+from meshllm_core.state.snapshot import ModelView
+
+
+def status(as_json: AsJson = False, console: Console = "") -> None:
+    """Show the running node, its models and what they are doing."""
+    found = ask(lambda client: client.status(), console=console)
+    if as_json:
+        emit_json(found)
+    else:
+        emit(render(found, time.time()))
+
+
+def render(status: Status, now: float) -> str:
+    """The node as text; `now` in seconds since the epoch."""
+    uptime = text.duration(now - status.started_at) if status.started_at else "just started"
+    parts = [
+        fields(
+            [
+                ("node", f"{status.my_hostname} · {status.node_status}"),
+                ("endpoint", f"{status.api_url}/v1"),
+                ("management", status.console_url),
+                ("running", f"for {uptime}, meshllm {status.version}, process {status.pid}"),
+                ("requests", f"{status.inflight_requests} running or waiting"),
+            ]
+        )
+    ]
+    if status.runtime.models:
+        parts.append(models_table(status.runtime.models))
+        parts += [
+            f"{view.id}: {view.error} {view.hint}".strip() for view in status.runtime.models if view.error
+        ]
+    else:
+        parts.append("No model is loaded. Load one with `meshllm load MODEL`.")
+    return "\n\n".join(parts)
+
+
+def models_table(models: tuple[ModelView, ...]) -> str:
+    """One row per model."""
+    rows = [
+        (
+            view.id,
+            progress(view),
+            text.number(view.context, 0),
+            text.number(view.lanes, 0),
+            text.number(view.decode_tokens_per_second),
+            text.number(view.prompt_tokens_per_second),
+            f"{view.active}+{view.queued}",
+            text.size(view.memory_measured or view.memory_needed),
+            view.device or "–",
+        )
+        for view in models
+    ]
+    heads = ("model", "state", "context", "lanes", "tok/s", "prompt tok/s", "busy", "memory", "device")
+    return table(heads, rows, right=(2, 3, 4, 5, 6, 7))
+
+
+def progress(view: ModelView) -> str:
+    """The state of a model in words, with how far it is."""
+    match view.status:
+        case "downloading" if view.bytes_total:
+            percent = 100 * view.bytes_done / view.bytes_total
+            return f"downloading {percent:.0f} % of {text.size(view.bytes_total)}"
+        case "loading" if view.load_fraction:
+            return f"loading {100 * view.load_fraction:.0f} %"
+        case other:
+            return other
