@@ -1,0 +1,61 @@
+"""The command palette: every action of the registry, and the models by name."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.content import Content
+from textual.types import IgnoreReturnCallbackType
+
+from meshllm_tui.actions import ACTIONS, PLACES
+from meshllm_tui.cleaning import one_line
+
+if TYPE_CHECKING:
+    from meshllm_tui.app import MeshApp
+
+
+class _Command(NamedTuple):
+    title: str
+    help: str
+    run: IgnoreReturnCallbackType
+
+
+class RegistryCommands(Provider):
+    """What can be done, found by name."""
+
+    @property
+    def _app(self) -> "MeshApp":
+        return cast("MeshApp", self.app)
+
+    def _commands(self) -> Iterator[_Command]:
+        for action in ACTIONS:
+            if action.palette:
+                where = (
+                    f"{PLACES[action.place]}: " if action.place in ("node", "models", "chat", "log") else ""
+                )
+                title = f"{where}{action.help.rstrip('.')}"
+                yield _Command(
+                    title,
+                    f"Key: {action.shown}" if action.shown else "No key of its own",
+                    partial(self._app.perform, action),
+                )
+        for model in self._app.home.ready_models:
+            name = one_line(model.id, 80)
+            yield _Command(
+                f"Chat with {name}", "A model that is ready", partial(self._app.home.use_model, model.id)
+            )
+
+    async def discover(self) -> Hits:
+        """All of them, while nothing is written."""
+        for command in self._commands():
+            yield DiscoveryHit(Content(command.title), command.run, command.title, command.help)
+
+    async def search(self, query: str) -> Hits:
+        """Those that match."""
+        matcher = self.matcher(query)
+        for command in self._commands():
+            score = matcher.match(command.title)
+            if score > 0:
+                # Matcher.highlight would read brackets in a model's name as markup.
+                yield Hit(score, Content(command.title), command.run, command.title, command.help)

@@ -1,0 +1,49 @@
+"""Every key, made from the registry of actions."""
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import Footer, Static
+
+from meshllm_tui.actions import help_rows
+from meshllm_tui.present import Line, Span, line
+from meshllm_tui.screens.dialog import Dialog
+from meshllm_tui.widgets.styled import content
+
+_KEYS_WIDTH = 20
+"""Cells of the column of keys."""
+
+
+def help_lines() -> tuple[Line, ...]:
+    """The help as lines."""
+    lines: list[Line] = []
+    for title, rows in help_rows():
+        lines += [line(Span(title, "strong"))]
+        lines += [line("  ", Span(keys.ljust(_KEYS_WIDTH), "accent"), text) for keys, text in rows]
+        lines += [line("")]
+    return tuple(lines[:-1])
+
+
+class HelpScreen(Dialog[None]):
+    """All keys by place; scrolls; Esc, F1, ? and q close it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("f1,question_mark,q", "close", "Close", show=False),
+        Binding("j", "scroll(1)", "Down", show=False),
+        Binding("k", "scroll(-1)", "Up", show=False),
+    ]
+
+    def compose(self) -> ComposeResult:
+        """The table of keys."""
+        with VerticalScroll(classes="dialog", id="help") as frame:
+            frame.border_title = Content("Help")
+            frame.border_subtitle = Content("Esc closes")
+            yield Static(content(help_lines()), markup=False)
+        yield Footer()
+
+    def action_scroll(self, lines: int) -> None:
+        """Scroll by lines."""
+        self.query_one("#help").scroll_relative(y=lines, animate=False)

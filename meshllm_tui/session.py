@@ -1,0 +1,174 @@
+"""The link to a node: the latest snapshot, kept so by events; reconnects by itself. No Textual here."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Any, Protocol
+
+from meshllm_core.errors import MeshError, NodeNotRunning, describe
+from meshllm_core.state.events import LoggedEvent, NoticeLevel
+from meshllm_core.state.reduce import reduce
+from meshllm_core.state.snapshot import NodeSnapshot, Notice
+from meshllm_tui.cleaning import clean
+from meshllm_tui.conversation import ChatClient
+from meshllm_tui.present import Link, NodeView
+
+QUIET_SECONDS = 5.0
+"""Without an event for so long, the node is asked whether it is still there."""
+ANSWER_SECONDS = 3.0
+"""So long a question to the node may take."""
+RETRY_FIRST = 0.15
+RETRY_LONGEST = 3.0
+LOCAL_NOTICES_KEPT = 100
+
+
+class NodeClient(ChatClient, Protocol):
+    """What the dashboard asks of a node. Every method raises MeshError when the node does not do it."""
+
+    async def snapshot(self) -> NodeSnapshot:
+        """The node as it stands."""
+
+    def events(self, after: int) -> AsyncIterator[LoggedEvent]:
+        """What happened after event number `after`, as it happens. Ends when the node closes the stream."""
+
+    async def act(self, name: str, **arguments: Any) -> Mapping[str, Any]:
+        """Run one of the node's actions."""
+
+    async def close(self) -> None:
+        """Give the connections back."""
+
+
+class Session:
+    """Follows one node. `changed` is called after each change, in the task that runs `run`."""
+
+    def __init__(
+        self,
+        open_client: Callable[[], Awaitable[NodeClient]],
+        changed: Callable[[], None],
+        *,
+        started_by_us: bool = False,
+        console_url: str = "",
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._open_client = open_client
+        self._client: NodeClient | None = None
+        self.snapshot: NodeSnapshot | None = None
+        self.link: Link = "connecting"
+        self._changed = changed
+        self._started_by_us = started_by_us
+        self._console_url = console_url
+        self._clock = clock
+        self._wall = wall
+        self._heard = clock()
+        self._trouble = ""
+        self._local: deque[Notice] = deque(maxlen=LOCAL_NOTICES_KEPT)
+
+    @property
+    def client(self) -> NodeClient:
+        """The node's client. Raises NodeNotRunning in the first moments, before there is one."""
+        if self._client is None:
+            raise NodeNotRunning("The node has not answered yet.", hint="Try again in a moment.")
+        return self._client
+
+    def view(self) -> NodeView:
+        """Everything the panes are drawn from, now."""
+        return NodeView(
+            snapshot=self.snapshot,
+            link=self.link,
+            silent_for=self._clock() - self._heard,
+            trouble=self._trouble,
+            started_by_us=self._started_by_us,
+            console_url=self._console_url,
+            local=tuple(self._local),
+            wall=self._wall(),
+        )
+
+    async def act(self, name: str, **arguments: Any) -> Mapping[str, Any]:
+        """Run one of the node's actions. Raises MeshError."""
+        return await self.client.act(name, **arguments)
+
+    def note(self, level: NoticeLevel, text: str) -> None:
+        """Put a line of the dashboard's own into the log."""
+        self._local.append(Notice(at=self._wall(), level=level, source="dashboard", text=clean(text)))
+        self._changed()
+
+    async def run(self) -> None:
+        """Follow the node until cancelled: snapshot, events, and again after each loss."""
+        self._client = await self._open_client()
+        delay = RETRY_FIRST
+        try:
+            while True:
+                try:
+                    await self._follow(self._client)
+                    delay = RETRY_FIRST
+                except (MeshError, OSError, TimeoutError) as error:
+                    self._lost(error)
+                await asyncio.sleep(delay)
+                delay = min(delay * 1.6, RETRY_LONGEST)
+        finally:
+            await self._client.close()
+
+    async def _follow(self, client: NodeClient) -> None:
+        """One connection: returns when the node ends the stream, raises when the node is gone."""
+        snapshot = await self._ask()
+        if self.link == "lost":
+            self.link = "live"
+            self.note("info", "the node answers again")
+        self._adopt(snapshot)
+        events = client.events(snapshot.sequence)
+        upcoming: asyncio.Task[LoggedEvent] | None = None
+        try:
+            while True:
+                upcoming = asyncio.ensure_future(_next(events))
+                while not (await asyncio.wait({upcoming}, timeout=QUIET_SECONDS))[0]:
+                    self._adopt(await self._ask())
+                await self._take(upcoming.result())
+        except StopAsyncIteration:
+            return
+        finally:
+            await _discard(upcoming, events)
+
+    async def _ask(self) -> NodeSnapshot:
+        return await asyncio.wait_for(self.client.snapshot(), ANSWER_SECONDS)
+
+    async def _take(self, logged: LoggedEvent) -> None:
+        """Fold an event; a gap in the numbers means that something was missed, so ask anew."""
+        current = self.snapshot
+        if current is None or logged.sequence > current.sequence + 1:
+            self._adopt(await self._ask())
+        elif logged.sequence == current.sequence + 1:
+            self._adopt(reduce(current, logged.event))
+        else:
+            self._heard = self._clock()
+
+    def _adopt(self, snapshot: NodeSnapshot) -> None:
+        self._heard = self._clock()
+        self._trouble = ""
+        if snapshot != self.snapshot or self.link != "live":
+            self.snapshot, self.link = snapshot, "live"
+            self._changed()
+
+    def _lost(self, error: Exception) -> None:
+        self._trouble = "it took too long to answer" if isinstance(error, TimeoutError) else describe(error)
+        if self.link == "live":
+            self.link = "lost"
+            self.note("warning", f"lost the node: {self._trouble}")
+        self._changed()
+
+
+async def _next(events: AsyncIterator[LoggedEvent]) -> LoggedEvent:
+    return await anext(events)
+
+
+async def _discard(upcoming: "asyncio.Task[LoggedEvent] | None", events: AsyncIterator[LoggedEvent]) -> None:
+    """Stop waiting for an event and close the stream; what it still says is of no use."""
+    if upcoming is not None and not upcoming.done():
+        upcoming.cancel()
+        with suppress(asyncio.CancelledError, StopAsyncIteration, MeshError, OSError):
+            await upcoming
+    close = getattr(events, "aclose", None)
+    if close is not None:
+        await close()
