@@ -3,10 +3,11 @@
 import inspect
 import re
 import shlex
+from typing import Any
 
-import click
 import pytest
 import typer
+from typer.core import TyperGroup
 
 from meshllm_core import errors
 from meshllm_core.cli.app import build_app
@@ -25,33 +26,33 @@ def _commands() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def program() -> click.Group:
+def program() -> TyperGroup:
     """The whole command line."""
     command = typer.main.get_command(build_app())
-    assert isinstance(command, click.Group)
+    assert isinstance(command, TyperGroup)
     return command
 
 
 @pytest.mark.parametrize("line", _commands())
-def test_command_exists_with_its_options(program: click.Group, line: str) -> None:
+def test_command_exists_with_its_options(program: TyperGroup, line: str) -> None:
     words = shlex.split(line)[1:]
-    command: click.Command = program
-    while words and isinstance(command, click.Group) and words[0] in command.commands:
+    command: Any = program
+    while words and isinstance(command, TyperGroup) and words[0] in command.commands:
         command = command.commands[words.pop(0)]
     known = {name for parameter in command.params for name in parameter.opts} | {"--help"}
     assert {word for word in words if word.startswith("--")} <= known
-    if isinstance(command, click.Group) and not command.invoke_without_command:
+    if isinstance(command, TyperGroup) and not command.invoke_without_command:
         assert not [word for word in words if not word.startswith("-")], "no such command"
 
 
-def test_every_command_is_in_the_table(program: click.Group) -> None:
+def test_every_command_is_in_the_table(program: TyperGroup) -> None:
     rows = set(re.findall(r"^\| `meshllm (\w+)", README, re.MULTILINE))
     assert rows == set(program.commands)
 
 
-def test_every_command_that_the_table_promises_json_for_takes_it(program: click.Group) -> None:
-    def leaves(command: click.Command) -> list[click.Command]:
-        if isinstance(command, click.Group):
+def test_every_command_that_the_table_promises_json_for_takes_it(program: TyperGroup) -> None:
+    def leaves(command: Any) -> list[Any]:
+        if isinstance(command, TyperGroup):
             own = [command] if command.invoke_without_command else []
             return own + [leaf for below in command.commands.values() for leaf in leaves(below)]
         return [command]
