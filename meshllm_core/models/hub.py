@@ -165,7 +165,10 @@ class Hub:
                 f"The hub has no repository {repo}, or it is private.", hint=f"Check the spelling. {login}"
             )
         if status in (401, 403):
-            return DownloadFailed(f"The hub refused access to {repo} ({status}).", hint=login)
+            return DownloadFailed(
+                f"The hub refused access to {repo} ({status}).",
+                hint=f"It may not exist, be private, or the token may be wrong. {login}",
+            )
         if status == 429:
             return DownloadFailed(
                 "The hub asks for patience: too many requests.", hint=f"Wait some minutes. {login}"
