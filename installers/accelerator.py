@@ -8,6 +8,12 @@ from installers.machine import Machine, install_command
 from installers.report import SetupError
 
 OVERRIDE = "MESHLLM_ACCELERATOR"
+_NEEDED = {
+    "metal": "use a Mac with Apple silicon",
+    "cuda": "install the CUDA toolkit (nvcc) and the NVIDIA driver",
+    "rocm": "install AMD's HIP SDK (hipcc) and the amdgpu driver",
+    "vulkan": "install glslc, the Vulkan and SPIR-V headers and libvulkan",
+}
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,7 @@ def _named(wanted: str, findings: tuple[Finding, ...]) -> Finding:
         names = ", ".join(finding.name for finding in findings)
         raise SetupError(f"{OVERRIDE}={wanted[:40]!r} is not an accelerator.", f"use one of {names}.")
     if not found.buildable:
-        advice = found.next_step or "use a machine that has one"
+        advice = found.next_step or _NEEDED[wanted]
         raise SetupError(
             f"{OVERRIDE}={wanted}, but {found.reason}.", f"{advice}; or build for the CPU: {OVERRIDE}=cpu."
         )

@@ -108,6 +108,6 @@ def require_space(folder: Path, needed: int, purpose: str) -> None:
     free = status.f_bavail * status.f_frsize
     if free < needed:
         raise SetupError(
-            f"{purpose} needs {needed / 1e9:.1f} GB, but only {free / 1e9:.1f} GB are free at {place}.",
+            f"{purpose} needs {needed / 1e6:.0f} MB, but only {free / 1e6:.0f} MB are free at {place}.",
             "free some space there, or set MESHLLM_VENV and MESHLLM_WHEEL_CACHE to folders on another disk.",
         )

@@ -65,9 +65,16 @@ class Setup:
             say(f"Setting up {self.environment.folder} with Python {sys.version.split()[0]}")
             for line in self.choice.lines():
                 say(line)
-            for each in self.steps():
-                if self.record.get(each.name) not in each.keys:
-                    self._perform(each)
+            # A new environment is empty, whatever was recorded of the old one.
+            first = self.steps()[0]
+            if self.record.get(first.name) not in first.keys:
+                self.record = {}
+            pending = [each for each in self.steps() if self.record.get(each.name) not in each.keys]
+            require_space(
+                self.environment.folder, sum(each.needed for each in pending), "The environment of meshllm"
+            )
+            for each in pending:
+                self._perform(each)
 
     def _done(self) -> bool:
         self.record = self.environment.record()
@@ -76,7 +83,6 @@ class Setup:
         )
 
     def _perform(self, each: Step) -> None:
-        require_space(self.environment.folder, each.needed, f"{each.name} ({each.doing})")
         # A step that is cut short must not look done.
         if self.record.pop(each.name, None) is not None:
             self.environment.write_record(self.record)
@@ -132,7 +138,6 @@ class Setup:
         )
 
     def _create(self) -> None:
-        self.record.clear()
         self.environment.create(self.machine)
 
     def _install_packages(self) -> None:

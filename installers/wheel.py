@@ -19,7 +19,7 @@ PACKAGE = "llama-cpp-python"
 CACHE_VARIABLE = "MESHLLM_WHEEL_CACHE"
 _COMPILER_VARIABLES = ("CC", "CXX", "CFLAGS", "CXXFLAGS", "LDFLAGS", "CUDAARCHS", "MACOSX_DEPLOYMENT_TARGET")
 _BYTES_PER_JOB = 1_500_000_000
-_BUILD_BYTES = {"cpu": 1_500_000_000, "metal": 1_500_000_000, "vulkan": 3_000_000_000}
+_BUILD_BYTES = {"cpu": 1_000_000_000, "metal": 1_000_000_000, "vulkan": 3_000_000_000}
 _BUILD_BYTES_GPU = 8_000_000_000
 
 
@@ -130,9 +130,7 @@ def obtain(
             say(f"  reused the wheel built earlier for {choice.chosen.title}: {kept}")
             return Built(kept, True)
         _require_compiler(machine)
-        require_space(
-            cache, _BUILD_BYTES.get(made.accelerator, _BUILD_BYTES_GPU), "Building llama.cpp from source"
-        )
+        require_space(cache, _BUILD_BYTES.get(made.accelerator, _BUILD_BYTES_GPU), "Compiling llama.cpp")
         # A fixed name, safe under the lock: what a killed build left behind goes now.
         work = cache / f".build-{made.key}"
         shutil.rmtree(work, ignore_errors=True)

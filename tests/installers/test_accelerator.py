@@ -136,6 +136,17 @@ def test_forced_without_compiler_is_refused(computer: Computer) -> None:
     assert "MESHLLM_ACCELERATOR=cpu" in caught.value.next_step
 
 
+@pytest.mark.parametrize(
+    ("name", "next_step"),
+    [("cuda", "CUDA toolkit"), ("rocm", "HIP SDK"), ("vulkan", "glslc"), ("metal", "Apple silicon")],
+)
+def test_forced_with_nothing_there_names_what_it_takes(computer: Computer, name: str, next_step: str) -> None:
+    computer.environ["MESHLLM_ACCELERATOR"] = name
+    with pytest.raises(SetupError) as caught:
+        choose(computer.machine())
+    assert next_step in caught.value.next_step
+
+
 def test_unknown_name_is_refused(computer: Computer) -> None:
     computer.environ["MESHLLM_ACCELERATOR"] = "gpu"
     with pytest.raises(SetupError, match="'gpu' is not an accelerator") as caught:

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -34,7 +35,6 @@ class Recorded(Setup):
         if each.name == self.failing:
             raise SetupError("cut short", "again")
         if each.name == "environment":
-            self.record.clear()
             self.environment.python.parent.mkdir(parents=True, exist_ok=True)
             self.environment.python.touch()
             (self.environment.folder / "pyvenv.cfg").touch()
@@ -99,6 +99,18 @@ def test_somebody_elses_folder_is_left_alone(tmp_path: Path, computer: Computer)
     with pytest.raises(SetupError, match="holds files and is not a virtual environment"):
         Setup(CHECKOUT, tmp_path, development=False, machine=computer.machine()).run()
     assert (tmp_path / "letter.txt").read_text() == "dear"
+
+
+def test_too_small_a_disk_is_named_before_anything_is_made(
+    tmp_path: Path, computer: Computer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Setup(CHECKOUT, tmp_path / "v", development=False, machine=computer.machine())
+    steps = [replace(each, needed=10**18) for each in made.steps()]
+    monkeypatch.setattr(made, "steps", lambda: steps)
+    with pytest.raises(SetupError, match="needs 5000000000000 MB") as caught:
+        made.run()
+    assert "MESHLLM_VENV" in caught.value.next_step
+    assert not made.environment.python.exists()
 
 
 def test_unreachable_folder_is_named(computer: Computer) -> None:
