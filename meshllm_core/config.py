@@ -105,7 +105,7 @@ def _read_file(path: Path, required: bool, values: dict[str, Value], sources: di
         raise ConfigError(f"{path}:{line}: not UTF-8 text.", hint="Save the file as UTF-8.") from None
     except tomllib.TOMLDecodeError as error:
         hint = "Texts need quotes; see `meshllm config --example`."
-        raise ConfigError(f"{path}: {error}.", hint=hint) from None
+        raise ConfigError(f"{path}:{_error_line(str(error), text)}: {error}.", hint=hint) from None
     except RecursionError:
         raise ConfigError(f"{path}: nested too deeply.", hint="Keys are never nested.") from None
     for name, value in table.items():
@@ -114,6 +114,12 @@ def _read_file(path: Path, required: bool, values: dict[str, Value], sources: di
             raise unknown_key(name, where)
         values[name] = check_value(KEYS_BY_NAME[name], value, where)
         sources[name] = Source("file", where)
+
+
+def _error_line(message: str, text: str) -> int:
+    """The line of a syntax error, from tomllib's message; it names none for the end of the file."""
+    found = re.search(r"at line (\d+)", message)
+    return int(found[1]) if found else text.count("\n") + 1
 
 
 def _line_of(text: str, name: str) -> int:
