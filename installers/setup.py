@@ -67,7 +67,7 @@ class Setup:
                 say(line)
             # A new environment is empty, whatever was recorded of the old one.
             first = self.steps()[0]
-            if self.record.get(first.name) not in first.keys:
+            if self.record.get(first.name) not in first.keys or not self.environment.python.exists():
                 self.record = {}
             pending = [each for each in self.steps() if self.record.get(each.name) not in each.keys]
             require_space(

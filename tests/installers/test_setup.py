@@ -36,6 +36,7 @@ class Recorded(Setup):
             raise SetupError("cut short", "again")
         if each.name == "environment":
             self.environment.python.parent.mkdir(parents=True, exist_ok=True)
+            self.environment.python.unlink(missing_ok=True)
             self.environment.python.touch()
             (self.environment.folder / "pyvenv.cfg").touch()
 
@@ -92,6 +93,14 @@ def test_moved_environment_is_made_anew(tmp_path: Path, computer: Computer) -> N
     _set_up(tmp_path / "v", computer.machine())
     (tmp_path / "v").rename(tmp_path / "w")
     assert _set_up(tmp_path / "w", computer.machine()) == ALL
+
+
+def test_environment_whose_python_is_gone_is_made_anew(tmp_path: Path, computer: Computer) -> None:
+    _set_up(tmp_path / "v", computer.machine())
+    python = tmp_path / "v/bin/python"
+    python.unlink()
+    python.symlink_to("/usr/bin/python-that-an-upgrade-removed")
+    assert _set_up(tmp_path / "v", computer.machine()) == ALL
 
 
 def test_somebody_elses_folder_is_left_alone(tmp_path: Path, computer: Computer) -> None:
