@@ -75,7 +75,7 @@ class EventStore:
         return list(islice(self._ring, len(self._ring) - (last - sequence), None))
 
     async def wait_after(self, sequence: int, timeout: float) -> bool:
-        """Waits until there is an event later than `sequence`; False after `timeout` seconds or on closing."""
+        """Waits for an event later than `sequence`; False after `timeout` seconds or on closing."""
         if self._snapshot.sequence <= sequence and not self._closed:
             waiter = self._loop.create_future()
             self._waiters.add(waiter)
