@@ -14,7 +14,8 @@ from pathlib import Path
 from installers.report import SetupError, duration, say
 
 _NINJA_PROGRESS = re.compile(rb"\[(\d+)/(\d+)\]")
-_TAIL_BYTES = 16 * 1024
+_TAIL_BYTES = 64 * 1024
+_PIP_REMARKS = "error: subprocess-exited-with-error"
 
 
 def run_logged(
@@ -51,9 +52,9 @@ def run_logged(
 
 
 def log_tail(log: Path, lines: int) -> str:
-    """The last lines of a log, indented."""
-    text = _tail_bytes(log).decode(errors="replace")
-    return "\n".join(f"  | {line}" for line in text.splitlines()[-lines:])
+    """The last lines of a log, indented and cut short; pip's own remarks after a failed build stay out."""
+    text = _tail_bytes(log).decode(errors="replace").partition(_PIP_REMARKS)[0].rstrip()
+    return "\n".join(f"  | {line[:200]}" for line in text.splitlines()[-lines:])
 
 
 def _progress(log: Path) -> str:

@@ -123,11 +123,15 @@ def test_key_follows_what_the_code_depends_on(computer: Computer) -> None:
 def test_failed_accelerated_build_is_loud_and_installs_nothing(computer: Computer, home: Path) -> None:
     computer.program("nvidia-smi")
     computer.program("nvcc")
-    script = 'case "$*" in *"pip wheel"*) echo "nvcc fatal: gpu arch"; exit 1 ;; esac'
+    script = 'case "$*" in *"pip wheel"*) echo "nvcc fatal: gpu arch"; '
+    script += (
+        'echo "  error: subprocess-exited-with-error"; echo "note: not a problem with pip"; exit 1 ;; esac'
+    )
     with pytest.raises(SetupError) as caught:
         _obtain(computer, computer.program("python", script))
     assert "BUILDING llama.cpp FOR CUDA FAILED" in caught.value.message
     assert "nvcc fatal: gpu arch" in caught.value.message
+    assert "not a problem with pip" not in caught.value.message
     assert "MESHLLM_ACCELERATOR=cpu sh installers/run.sh" in caught.value.next_step
     cache = home / ".cache/meshllm/wheels"
     assert not list(cache.rglob("*.whl"))
