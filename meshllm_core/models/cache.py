@@ -23,7 +23,7 @@ from meshllm_core.ids import ModelId
 from meshllm_core.models.marks import users_of
 from meshllm_core.models.quants import RemoteModel, quant_of, rank
 from meshllm_core.models.split import model_stem, parse_split
-from meshllm_core.models.transfer import PARTIAL_SUFFIX, storing
+from meshllm_core.models.storage import PARTIAL_SUFFIX, storing
 
 SOURCE_NAME = "source.json"
 LOCK_NAME = ".lock"

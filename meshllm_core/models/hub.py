@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-import httpx2
-
 from meshllm_core.errors import DownloadFailed, HubUnreachable, ModelError, ModelNotFound
 from meshllm_core.models.quants import RemoteFile
-from meshllm_core.models.transfer import Progress, Transfer
 
+# The libraries of the network are imported when it is first used: a node whose models are here never pays.
 if TYPE_CHECKING:
     from huggingface_hub.errors import HfHubHTTPError
     from huggingface_hub.hf_api import RepoSibling
@@ -60,7 +58,8 @@ class Hub:
         os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
         self._endpoint = endpoint or os.environ.get("HF_ENDPOINT") or None
         self._token = token
-        self._timeout = httpx2.Timeout(read_timeout, connect=connect_timeout)
+        self._connect_timeout = connect_timeout
+        self._read_timeout = read_timeout
         self._retry_wait = retry_wait
 
     @property
@@ -76,9 +75,7 @@ class Hub:
 
         api = HfApi(endpoint=self.address, token=self._token)
         with self._translated(repo, revision):
-            info = api.model_info(
-                repo, revision=revision, files_metadata=True, timeout=self._timeout.connect or 10.0
-            )
+            info = api.model_info(repo, revision=revision, files_metadata=True, timeout=self._connect_timeout)
         siblings = info.siblings or []
         if not info.sha or not _COMMIT.fullmatch(info.sha) or len(siblings) > MAX_FILES:
             raise DownloadFailed(
@@ -94,16 +91,19 @@ class Hub:
         file: RemoteFile,
         target: Path,
         *,
-        on_progress: Progress,
+        on_progress: Callable[[int], None],
         cancelled: Callable[[], bool],
     ) -> None:
         """Fetches one file to `target`, going on where an earlier try stopped.
 
         `on_progress` gets the bytes of this file so far. Raises DownloadFailed, HubUnreachable, StorageError.
         """
+        import httpx2
         from huggingface_hub import get_session, get_token, hf_hub_url, hf_raise_for_status
 
         url = hf_hub_url(repo, file.path, revision=commit, endpoint=self.address)
+        from meshllm_core.models.transfer import Transfer
+
         headers = {"Accept-Encoding": "identity", "User-Agent": "meshllm"}
         if token := self._token or get_token():
             headers["Authorization"] = f"Bearer {token}"
@@ -112,7 +112,7 @@ class Hub:
             url=url,
             headers=headers,
             check=hf_raise_for_status,
-            timeout=self._timeout,
+            timeout=httpx2.Timeout(self._read_timeout, connect=self._connect_timeout),
             retry_wait=self._retry_wait,
         )
         with self._translated(repo, commit):
@@ -120,6 +120,7 @@ class Hub:
 
     @contextmanager
     def _translated(self, repo: str, revision: str) -> Iterator[None]:
+        import httpx2
         from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
 
         try:

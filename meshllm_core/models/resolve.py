@@ -13,7 +13,7 @@ from meshllm_core.models.hub import Hub
 from meshllm_core.models.inspect import inspect_model
 from meshllm_core.models.locate import Located, Remote, locate
 from meshllm_core.models.quants import RemoteFile
-from meshllm_core.models.transfer import PARTIAL_SUFFIX
+from meshllm_core.models.storage import PARTIAL_SUFFIX
 from meshllm_core.models.units import show_bytes
 from meshllm_core.paths import Paths
 

@@ -1,25 +1,23 @@
 """Fetches one file over HTTP: resumes, checks, and puts it in place whole or not at all."""
 
-import errno
 import hashlib
 import os
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
 import httpx2
 
-from meshllm_core.errors import DownloadFailed, StorageError
+from meshllm_core.errors import DownloadFailed
 from meshllm_core.models.quants import RemoteFile
+from meshllm_core.models.storage import PARTIAL_SUFFIX, storing
 
 Progress = Callable[[int], None]
 """Gets the bytes of the file that are here."""
 
-PARTIAL_SUFFIX = ".part"
 WINDOW = 16 << 30
 """Bytes asked for at once: the hub's front end refuses answers beyond 50 GB."""
 PROGRESS_EVERY = 0.25
@@ -197,32 +195,3 @@ def _same_file(file: RemoteFile, response: httpx2.Response) -> None:
 
 def _damaged(file: RemoteFile, what: str) -> DownloadFailed:
     return DownloadFailed(f"{file.path} cannot be downloaded: {what}.", hint="Start the download again.")
-
-
-@contextmanager
-def storing(folder: Path) -> Iterator[None]:
-    """Turns what a disk may refuse into StorageError."""
-    try:
-        yield
-    except OSError as error:
-        # The hub's refusals are OSErrors too, but carry no number.
-        if error.errno is None:
-            raise
-        raise _storage_error(error, folder) from error
-
-
-def _storage_error(error: OSError, folder: Path) -> StorageError:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return StorageError(
-            f"The disk of {folder} is full.",
-            hint="Free some space (`meshllm models prune`), or set MESHLLM_HOME to a larger disk.",
-        )
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return StorageError(
-            f"The models folder {folder} cannot be written: {error.strerror}.",
-            hint="Give yourself the right to write there, or set MESHLLM_HOME to another folder.",
-        )
-    return StorageError(
-        f"The models folder {folder} cannot be used: {error.strerror or error}.",
-        hint="Check the disk, or set MESHLLM_HOME to another folder.",
-    )

@@ -12,7 +12,7 @@ import pytest
 from meshllm_core.errors import DownloadFailed, HubUnreachable, MeshError, ModelNotFound, StorageError
 from meshllm_core.models.hub import Hub, RemoteRepo
 from meshllm_core.models.quants import RemoteFile
-from meshllm_core.models.transfer import PARTIAL_SUFFIX, storing
+from meshllm_core.models.storage import PARTIAL_SUFFIX, storing
 from tests.support.hub import COMMIT, LocalHub
 
 REPO = "owner/model-GGUF"

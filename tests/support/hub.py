@@ -78,9 +78,7 @@ class LocalHub:
 def serve_hub() -> Iterator[LocalHub]:
     """A hub on a free port of loopback."""
     hub = LocalHub()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(hub))
-    server.daemon_threads = True
-    hub.address = f"http://127.0.0.1:{server.server_address[1]}"
+    server = _Server(hub)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
@@ -91,130 +89,138 @@ def serve_hub() -> Iterator[LocalHub]:
         thread.join()
 
 
-def _handler(hub: LocalHub) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
+    def __init__(self, hub: LocalHub) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.hub = hub
+        hub.address = f"http://127.0.0.1:{self.server_address[1]}"
 
-        def do_HEAD(self) -> None:
-            self._route(body=False)
 
-        def do_GET(self) -> None:
-            self._route(body=True)
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
 
-        def _route(self, *, body: bool) -> None:
-            path = unquote(urlsplit(self.path).path)
-            hub.requests.append((self.command, path, self.headers.get("Range", "")))
-            hub.authorizations.append(self.headers.get("Authorization", ""))
-            if listing := re.fullmatch(r"/api/models/([^/]+/[^/]+)(?:/revision/(.+))?", path):
-                self._list(listing[1], listing[2] or "main")
-            elif resolved := re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
-                self._resolve(resolved[1], resolved[2], resolved[3])
-            elif content := re.fullmatch(r"/cdn/([^/]+/[^/]+)/(.+)", path):
-                self._send_content(hub.repositories[content[1]].files[content[2]], body=body)
-            else:
-                self._answer(404, b"")
+    protocol_version = "HTTP/1.1"
 
-        def _known(self, name: str, revision: str) -> Repository | None:
-            repository = hub.repositories.get(name)
-            if repository is None:
-                self._answer(404, b"{}", {"X-Error-Code": "RepoNotFound"})
-            elif repository.status != 200:
-                self._answer(repository.status, b"{}", {"X-Error-Code": repository.error_code})
-            elif revision not in ("main", repository.commit):
-                self._answer(404, b"{}", {"X-Error-Code": "RevisionNotFound"})
-            else:
-                return repository
-            return None
+    def log_message(self, format: str, *args: object) -> None:
+        pass
 
-        def _list(self, name: str, revision: str) -> None:
-            repository = self._known(name, revision)
-            if repository is None:
+    def do_HEAD(self) -> None:
+        self._route(body=False)
+
+    def do_GET(self) -> None:
+        self._route(body=True)
+
+    def _route(self, *, body: bool) -> None:
+        path = unquote(urlsplit(self.path).path)
+        self.server.hub.requests.append((self.command, path, self.headers.get("Range", "")))
+        self.server.hub.authorizations.append(self.headers.get("Authorization", ""))
+        if listing := re.fullmatch(r"/api/models/([^/]+/[^/]+)(?:/revision/(.+))?", path):
+            self._list(listing[1], listing[2] or "main")
+        elif resolved := re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
+            self._resolve(resolved[1], resolved[2], resolved[3])
+        elif content := re.fullmatch(r"/cdn/([^/]+/[^/]+)/(.+)", path):
+            self._send_content(self.server.hub.repositories[content[1]].files[content[2]], body=body)
+        else:
+            self._answer(404, b"")
+
+    def _known(self, name: str, revision: str) -> Repository | None:
+        repository = self.server.hub.repositories.get(name)
+        if repository is None:
+            self._answer(404, b"{}", {"X-Error-Code": "RepoNotFound"})
+        elif repository.status != 200:
+            self._answer(repository.status, b"{}", {"X-Error-Code": repository.error_code})
+        elif revision not in ("main", repository.commit):
+            self._answer(404, b"{}", {"X-Error-Code": "RevisionNotFound"})
+        else:
+            return repository
+        return None
+
+    def _list(self, name: str, revision: str) -> None:
+        repository = self._known(name, revision)
+        if repository is None:
+            return
+        siblings = []
+        for path, data in repository.files.items():
+            entry: dict[str, object] = {"rfilename": path, "size": len(data), "blobId": _git_id(data)}
+            if repository.large:
+                sha256 = self.server.hub.faults.listed_sha256 or hashlib.sha256(data).hexdigest()
+                entry["lfs"] = {"sha256": sha256, "size": len(data), "pointerSize": 134}
+            siblings.append(entry)
+        document = {"id": name, "sha": repository.commit, "private": False, "siblings": siblings}
+        self._answer(200, json.dumps(document).encode(), {"Content-Type": "application/json"})
+
+    def _resolve(self, name: str, revision: str, path: str) -> None:
+        repository = self._known(name, revision)
+        if repository is None:
+            return
+        if path not in repository.files:
+            self._answer(404, b"{}", {"X-Error-Code": "EntryNotFound"})
+            return
+        data = repository.files[path]
+        etag = self.server.hub.faults.linked_etag or hashlib.sha256(data).hexdigest()
+        headers = {
+            "Location": f"/cdn/{name}/{path}",
+            "X-Repo-Commit": repository.commit,
+            "X-Linked-Etag": f'"{etag}"',
+            "X-Linked-Size": str(len(data)),
+        }
+        self._answer(302, b"", headers)
+
+    def _send_content(self, data: bytes, *, body: bool) -> None:
+        faults = self.server.hub.faults
+        if faults.refusals:
+            self._answer(faults.refusals.pop(0), b"")
+            return
+        total, start, end = len(data), 0, len(data) - 1
+        asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
+        headers = {"Accept-Ranges": "bytes"}
+        status = 200
+        if asked and not faults.ignore_range:
+            start = int(asked[1])
+            end = min(end, int(asked[2] or end))
+            if start >= total:
+                self._answer(416, b"", {"Content-Range": f"bytes */{total}"})
                 return
-            siblings = []
-            for path, data in repository.files.items():
-                entry: dict[str, object] = {"rfilename": path, "size": len(data), "blobId": _git_id(data)}
-                if repository.large:
-                    sha256 = hub.faults.listed_sha256 or hashlib.sha256(data).hexdigest()
-                    entry["lfs"] = {"sha256": sha256, "size": len(data), "pointerSize": 134}
-                siblings.append(entry)
-            document = {"id": name, "sha": repository.commit, "private": False, "siblings": siblings}
-            self._answer(200, json.dumps(document).encode(), {"Content-Type": "application/json"})
+            status = 206
+            headers["Content-Range"] = f"bytes {start}-{end}/{total}"
+        if faults.corrupt:
+            data = data[:-1] + bytes([data[-1] ^ 1])
+        self._stream(status, data[start : end + 1], headers, body=body)
 
-        def _resolve(self, name: str, revision: str, path: str) -> None:
-            repository = self._known(name, revision)
-            if repository is None:
-                return
-            if path not in repository.files:
-                self._answer(404, b"{}", {"X-Error-Code": "EntryNotFound"})
-                return
-            data = repository.files[path]
-            etag = hub.faults.linked_etag or hashlib.sha256(data).hexdigest()
-            headers = {
-                "Location": f"/cdn/{name}/{path}",
-                "X-Repo-Commit": repository.commit,
-                "X-Linked-Etag": f'"{etag}"',
-                "X-Linked-Size": str(len(data)),
-            }
-            self._answer(302, b"", headers)
+    def _stream(self, status: int, data: bytes, headers: dict[str, str], *, body: bool) -> None:
+        faults = self.server.hub.faults
+        self.send_response(status)
+        for key, value in headers.items():
+            self.send_header(key, value)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        if not body:
+            return
+        limit = len(data)
+        if faults.cut_at < 1 and faults.cuts > 0:
+            faults.cuts -= 1
+            limit = int(limit * faults.cut_at)
+            self.close_connection = True
+        try:
+            for at in range(0, limit, faults.chunk):
+                self.wfile.write(data[at : min(limit, at + faults.chunk)])
+                self.wfile.flush()
+                if faults.seconds_per_chunk:
+                    time.sleep(faults.seconds_per_chunk)
+        except ConnectionError:
+            # The client left; that is what some tests are about.
+            self.close_connection = True
 
-        def _send_content(self, data: bytes, *, body: bool) -> None:
-            faults = hub.faults
-            if faults.refusals:
-                self._answer(faults.refusals.pop(0), b"")
-                return
-            total, start, end = len(data), 0, len(data) - 1
-            asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
-            headers = {"Accept-Ranges": "bytes"}
-            status = 200
-            if asked and not faults.ignore_range:
-                start = int(asked[1])
-                end = min(end, int(asked[2] or end))
-                if start >= total:
-                    self._answer(416, b"", {"Content-Range": f"bytes */{total}"})
-                    return
-                status = 206
-                headers["Content-Range"] = f"bytes {start}-{end}/{total}"
-            if faults.corrupt:
-                data = data[:-1] + bytes([data[-1] ^ 1])
-            self._stream(status, data[start : end + 1], headers, body=body)
-
-        def _stream(self, status: int, data: bytes, headers: dict[str, str], *, body: bool) -> None:
-            faults = hub.faults
-            self.send_response(status)
-            for key, value in headers.items():
-                self.send_header(key, value)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            if not body:
-                return
-            limit = len(data)
-            if faults.cut_at < 1 and faults.cuts > 0:
-                faults.cuts -= 1
-                limit = int(limit * faults.cut_at)
-                self.close_connection = True
-            try:
-                for at in range(0, limit, faults.chunk):
-                    self.wfile.write(data[at : min(limit, at + faults.chunk)])
-                    self.wfile.flush()
-                    if faults.seconds_per_chunk:
-                        time.sleep(faults.seconds_per_chunk)
-            except ConnectionError:
-                # The client left; that is what some tests are about.
-                self.close_connection = True
-
-        def _answer(self, status: int, data: bytes, headers: dict[str, str] | None = None) -> None:
-            self.send_response(status)
-            for key, value in (headers or {}).items():
-                self.send_header(key, value)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(data)
-
-    return Handler
+    def _answer(self, status: int, data: bytes, headers: dict[str, str] | None = None) -> None:
+        self.send_response(status)
+        for key, value in (headers or {}).items():
+            self.send_header(key, value)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(data)
 
 
 def _git_id(data: bytes) -> str:
