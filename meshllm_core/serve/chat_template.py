@@ -11,6 +11,7 @@ from jinja2 import Template, meta
 from jinja2.exceptions import TemplateError
 
 from meshllm_core.errors import InvalidRequest
+from meshllm_core.serve.budget import Budget, TemplateTooCostly, spend
 from meshllm_core.serve.conversation import (
     Messages,
     arguments_as_text,
@@ -22,7 +23,7 @@ from meshllm_core.serve.conversation import (
     system_into_user,
 )
 from meshllm_core.serve.reasoning import ReasoningTags, detect_reasoning
-from meshllm_core.serve.sandbox import Budget, TemplateEnvironment, TemplateTooCostly, spend
+from meshllm_core.serve.sandbox import TemplateEnvironment
 from meshllm_core.serve.tools import Dialect, ToolSpec, detect_dialect, special_markers
 from meshllm_core.serve.tools.teaching import teach
 

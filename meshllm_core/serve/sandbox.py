@@ -1,30 +1,25 @@
 """A Jinja environment for templates that strangers wrote: no reach outside, and bounded work.
 
 Jinja's own sandbox keeps a template from attributes it must not touch; it does not keep it from looping
-or from growing values. Here every loop round and call costs a step, and every value that is built costs
-its size, with shared parts counted as often as they would be printed. Both have a limit for one render,
-so memory and time are bounded without a clock, and the same conversation always renders the same way.
+or from growing values. Here loops, calls, and every place where a value is built are led past a budget,
+and what could grow a value out of sight of it is taken away.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Iterator, Sized
 from functools import wraps
 from typing import Any, cast
 
 from jinja2 import nodes
-from jinja2.exceptions import SecurityError, TemplateError
+from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension
 from jinja2.parser import Parser
 from jinja2.runtime import Context, LoopContext
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-from jinja2.utils import Namespace
 from jinja2.visitor import NodeTransformer
 
-STEP_LIMIT = 1_000_000
-"""Loop rounds and calls of one render."""
-SIZE_LIMIT = 64 << 20
-"""Characters and elements of all values that one render builds."""
+from meshllm_core.serve.budget import CALL, Budget, current
+
 _INTEGER_BITS = 4_096
 _WIDTH_LIMIT = 99
 _UNBOUNDED_FILTERS = (
@@ -38,64 +33,6 @@ _WIDE = re.compile(r"\d{3,}|%[^a-zA-Z%]*\*|\{[^}]*:[^}]*\{")
 _COUNTED, _JOINED, _BUILT = "meshllm-counted", "meshllm-joined", "meshllm-built"
 
 
-class TemplateTooCostly(TemplateError):
-    """The template went over one of the limits."""
-
-
-class Budget:
-    """What one render may still spend."""
-
-    def __init__(self, steps: int = STEP_LIMIT, size: int = SIZE_LIMIT) -> None:
-        self._steps = steps
-        self._size = size
-        self._limit = size
-
-    @property
-    def spent(self) -> int:
-        """Characters and elements so far."""
-        return self._limit - self._size
-
-    def step(self) -> None:
-        """One loop round or call. Raises TemplateTooCostly."""
-        self._steps -= 1
-        if self._steps < 0:
-            raise TemplateTooCostly("it takes too many steps")
-
-    def charge(self, size: int) -> None:
-        """That many characters or elements. Raises TemplateTooCostly."""
-        self._size -= size
-        if self._size < 0:
-            raise TemplateTooCostly("it builds too much text")
-
-    def charge_value(self, value: object) -> None:
-        """A value that was just built, at the size it would have when printed."""
-        pending = [value]
-        while pending:
-            item = pending.pop()
-            if isinstance(item, str):
-                self.charge(len(item) + 1)
-            elif isinstance(item, Mapping):
-                self.charge(len(item) + 1)
-                pending.extend(item.keys())
-                pending.extend(item.values())
-            elif isinstance(item, (list, tuple, set, frozenset)):
-                self.charge(len(item) + 1)
-                pending.extend(item)
-            elif isinstance(item, Namespace):
-                pending.append(object.__getattribute__(item, "_Namespace__attrs"))
-            else:
-                self.charge(1)
-
-
-_budget: ContextVar[Budget] = ContextVar("template_budget")
-
-
-def spend(budget: Budget) -> Callable[[], None]:
-    """Make `budget` the one of this context; the answer undoes it."""
-    token = _budget.set(budget)
-    return lambda: _budget.reset(token)
-
-
 class _Counted:
     """An iterable each of whose rounds costs a step."""
 
@@ -103,7 +40,7 @@ class _Counted:
         self._iterable = iterable
 
     def __iter__(self) -> Iterator[Any]:
-        budget = _budget.get()
+        budget = current()
         for item in self._iterable:
             budget.step()
             yield item
@@ -199,13 +136,13 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         """Check the size of the result before it exists."""
         _check_binop(operator, left, right)
         result = super().call_binop(context, operator, left, right)
-        _budget.get().charge_value(result)
+        current().charge_value(result)
         return result
 
     def call(self, context: Context, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Call, for one step and the size of the result."""
-        budget = _budget.get()
-        budget.step()
+        budget = current()
+        budget.step(CALL)
         if isinstance(obj, LoopContext):
             args = (_Counted(args[0]), *args[1:])
         _check_string_method(obj, args, kwargs)
@@ -221,8 +158,8 @@ def _metered(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def filter_(*args: Any, **kwargs: Any) -> Any:
-        budget = _budget.get()
-        budget.step()
+        budget = current()
+        budget.step(CALL)
         value, *rest = args[1:] if takes_context else args
         if isinstance(value, Sized):
             budget.charge(len(value))
@@ -240,8 +177,8 @@ def _check_filter(name: str, value: Any, rest: list[Any], kwargs: dict[str, Any]
     match name:
         case "join":
             separator = str(rest[0] if rest else kwargs.get("d", ""))
-            _budget.get().charge_value(value)
-            _budget.get().charge(len(separator) * (len(value) if isinstance(value, Sized) else 0))
+            current().charge_value(value)
+            current().charge(len(separator) * (len(value) if isinstance(value, Sized) else 0))
         case "replace":
             _check_replace(str(value), *(str(part) for part in rest[:2]))
         case "format":
@@ -251,7 +188,7 @@ def _check_filter(name: str, value: Any, rest: list[Any], kwargs: dict[str, Any]
             size = len(width) if isinstance(width, str) else int(width)
             if size > _WIDTH_LIMIT:
                 raise SecurityError("indent: the width is too large")
-            _budget.get().charge(size * (str(value).count("\n") + 1))
+            current().charge(size * (str(value).count("\n") + 1))
         case "sum":
             if len(rest) > 1 or "start" in kwargs:
                 raise SecurityError("sum: start is not available")
@@ -262,7 +199,7 @@ def _check_string_method(obj: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     owner = getattr(method, "__self__", None)
     if not isinstance(owner, str):
         return
-    budget = _budget.get()
+    budget = current()
     budget.charge(len(owner))
     match method.__name__:
         case "replace":
@@ -276,7 +213,7 @@ def _check_string_method(obj: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 
 def _check_replace(text: str, old: str = "", new: str = "") -> None:
-    _budget.get().charge(len(text) + text.count(old) * len(new))
+    current().charge(len(text) + text.count(old) * len(new))
 
 
 def _check_format(text: str, values: Any) -> None:
@@ -285,11 +222,11 @@ def _check_format(text: str, values: Any) -> None:
     measure = Budget()
     measure.charge_value(values)
     fields = text.count("%") + text.count("{")
-    _budget.get().charge(fields * (_WIDTH_LIMIT + measure.spent))
+    current().charge(fields * (_WIDTH_LIMIT + measure.spent))
 
 
 def _check_binop(operator: str, left: Any, right: Any) -> None:
-    budget = _budget.get()
+    budget = current()
     if operator == "%" and isinstance(left, str):
         _check_format(left, right)
     elif operator == "**":
@@ -310,12 +247,12 @@ def _bits(value: Any) -> int:
 
 
 def _built(value: Any) -> Any:
-    _budget.get().charge_value(value)
+    current().charge_value(value)
     return value
 
 
 def _joined(pieces: Iterable[Any]) -> str:
-    budget = _budget.get()
+    budget = current()
     texts: list[str] = []
     for piece in pieces:
         texts.append(str(piece))
