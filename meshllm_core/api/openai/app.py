@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 
 from fastapi import FastAPI
+from fastapi.telemetry import TelemetryConfig
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -20,6 +21,9 @@ from meshllm_core.api.openai.settings import OpenAISettings
 from meshllm_core.api.openai.tokenize import detokenize, tokenize
 from meshllm_core.errors import MeshError
 from meshllm_core.serve.service import InferenceService
+
+_NO_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
+"""Nothing leaves the node, whatever FastAPI finds in its environment."""
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -46,7 +50,7 @@ def build_openai_app(service: InferenceService, settings: OpenAISettings | None 
     """The ASGI application that serves `service` in OpenAI's words."""
     settings = settings or OpenAISettings()
     # FastAPI's own documents would describe nothing here: bodies are read by our bounded, strict reader.
-    app = FastAPI(title="meshllm", openapi_url=None, redirect_slashes=False)
+    app = FastAPI(title="meshllm", openapi_url=None, redirect_slashes=False, telemetry=_NO_TELEMETRY)
     app.state.edge = Edge(service, settings)
     for method, routes in (("POST", _POST), ("GET", _GET)):
         for path, answer in routes.items():

@@ -3,7 +3,6 @@
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -37,18 +36,18 @@ async def chat_completions(request: Request) -> Response:
     """Answer a conversation, streamed or whole."""
     edge = Edge.of(request)
     body = await edge.read(request, ChatRequest)
-    run = start_chat(edge, body, request)
+    run = await start_chat(edge, body, request)
     if body.stream:
         usage = bool(body.stream_options and body.stream_options.include_usage)
         return edge.stream(_events(run, with_logprobs=bool(body.logprobs), with_usage=usage))
     return json_response(await while_connected(request, _collect(run, with_logprobs=bool(body.logprobs))))
 
 
-def start_chat(edge: Edge, body: ChatRequest, request: Request) -> ChatRun:
+async def start_chat(edge: Edge, body: ChatRequest, request: Request) -> ChatRun:
     """The run of a chat request, ready to begin. Raises InvalidRequest, ModelUnknown, ModelNotReady."""
     model, engine = edge.resolve_generating(body.model)
     conversation = chat_conversation(body)
-    prompt = conversation.render(engine.facts, datetime.now().astimezone())
+    prompt = await conversation.render(engine.facts)
     generation = chat_generation(body, prompt, conversation, engine.facts, request_id(request))
     if generation.max_tokens is None and edge.settings.default_max_tokens is not None:
         generation = msgspec.structs.replace(generation, max_tokens=edge.settings.default_max_tokens)
@@ -108,9 +107,9 @@ def encode_delta(delta: ChatDelta) -> bytes:
         case ReasoningDelta(text):
             return b'{"reasoning_content":' + json_bytes(text) + b"}"
         case ToolCallStarted(index, call_id, name):
-            call = CallView(FunctionText(name, ""), index, call_id, "function")
+            call = CallView(index=index, id=call_id, type="function", function=FunctionText(name, ""))
         case ToolCallArguments(index, fragment):
-            call = CallView(FunctionText(arguments=fragment), index)
+            call = CallView(index=index, function=FunctionText(arguments=fragment))
     return b'{"tool_calls":[' + json_bytes(call) + b"]}"
 
 
@@ -128,7 +127,8 @@ async def _collect(run: ChatRun, *, with_logprobs: bool) -> dict[str, Any]:
                     case ReasoningDelta(text):
                         reasoning.append(text)
                     case ToolCallStarted(_, call_id, name):
-                        calls.append(CallView(FunctionText(name, ""), None, call_id, "function"))
+                        function = FunctionText(name, "")
+                        calls.append(CallView(id=call_id, type="function", function=function))
                     case ToolCallArguments(index, fragment):
                         function = calls[index].function
                         function.arguments = (function.arguments or "") + fragment

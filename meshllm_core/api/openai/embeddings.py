@@ -1,8 +1,8 @@
 """`POST /v1/embeddings`, for models that were trained for it."""
 
 import base64
+import struct
 
-import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -55,4 +55,6 @@ async def _embed(
 
 
 def _encode(vector: list[float], as_base64: bool) -> list[float] | str:
-    return base64.b64encode(np.asarray(vector, dtype="<f4").tobytes()).decode() if as_base64 else vector
+    if not as_base64:
+        return vector
+    return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()

@@ -3,7 +3,6 @@
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -24,16 +23,16 @@ async def responses(request: Request) -> Response:
     """Answer an input, streamed or whole."""
     edge = Edge.of(request)
     body = await edge.read(request, ResponsesRequest)
-    answer = _start(edge, body, request)
+    answer = await _start(edge, body, request)
     if body.stream:
         return edge.stream(answer.events(), failure=answer.failed)
     return json_response(await while_connected(request, answer.whole()))
 
 
-def _start(edge: Edge, body: ResponsesRequest, request: Request) -> "_Answer":
+async def _start(edge: Edge, body: ResponsesRequest, request: Request) -> "_Answer":
     model, engine = edge.resolve_generating(body.model)
     conversation = responses_conversation(body)
-    prompt = conversation.render(engine.facts, datetime.now().astimezone())
+    prompt = await conversation.render(engine.facts)
     generation = responses_generation(body, prompt, conversation, engine.facts, request_id(request))
     if generation.max_tokens is None and edge.settings.default_max_tokens is not None:
         generation = msgspec.structs.replace(generation, max_tokens=edge.settings.default_max_tokens)

@@ -160,7 +160,7 @@ def by_type(*names: str) -> Discriminator:
     """Tells the members of a union of objects apart by their `type`."""
 
     def tag(value: Any) -> str | None:
-        kind = value.get("type") if isinstance(value, dict) else None
+        kind = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
         return f"<{kind}>" if isinstance(kind, str) and kind in names else None
 
     return Discriminator(

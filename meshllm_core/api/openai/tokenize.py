@@ -1,7 +1,5 @@
 """`POST /v1/tokenize` and `/v1/detokenize`: what a model sees of a text (an extension)."""
 
-from datetime import datetime
-
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -26,7 +24,7 @@ async def tokenize(request: Request) -> Response:
             tools=[tool_of(tool) for tool in body.tools or []],
             template_variables=body.chat_template_kwargs,
         )
-        prompt = conversation.render(engine.facts, datetime.now().astimezone())
+        prompt = await conversation.render(engine.facts)
         tokens = await engine.tokenize(prompt.text, add_special=not prompt.adds_bos, parse_special=True)
     return json_response({"model": model.id, "tokens": tokens, "count": len(tokens)})
 

@@ -1,5 +1,6 @@
 """Checked bodies to a `GenerationRequest`: the one place where OpenAI's words become the engine's."""
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -92,8 +93,12 @@ class Conversation:
     enable_thinking: bool | None = None
     template_variables: Mapping[str, Any] | None = None
 
-    def render(self, facts: ModelFacts, now: datetime) -> RenderedPrompt:
+    async def render(self, facts: ModelFacts) -> RenderedPrompt:
         """The prompt as the model's own template writes it. Raises InvalidRequest."""
+        # In a thread: a template is a program, and megabytes of conversation keep it busy for a second.
+        return await asyncio.to_thread(self._render, facts, datetime.now().astimezone())
+
+    def _render(self, facts: ModelFacts, now: datetime) -> RenderedPrompt:
         variables = dict(self.template_variables or {})
         thinking = self.enable_thinking
         if self.effort is not None:

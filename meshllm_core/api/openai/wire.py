@@ -103,13 +103,13 @@ class FunctionText(msgspec.Struct, omit_defaults=True):
     arguments: str | None = None
 
 
-class CallView(msgspec.Struct, omit_defaults=True):
+class CallView(msgspec.Struct, omit_defaults=True, kw_only=True):
     """A tool call, or a piece of one; `index` is only in streams."""
 
-    function: FunctionText
     index: int | None = None
     id: str = ""
     type: Literal["function", ""] = ""
+    function: FunctionText
 
 
 def chat_logprobs(positions: tuple[PositionLogprobs, ...] | list[PositionLogprobs]) -> dict[str, Any]:
