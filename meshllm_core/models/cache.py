@@ -20,7 +20,7 @@ from filelock import FileLock, Timeout
 
 from meshllm_core.errors import StorageError
 from meshllm_core.ids import ModelId
-from meshllm_core.models.marks import users_of
+from meshllm_core.models.marks import in_use, users_of
 from meshllm_core.models.quants import RemoteModel, quant_of, rank
 from meshllm_core.models.split import model_stem, parse_split
 from meshllm_core.models.storage import PARTIAL_SUFFIX, storing
@@ -183,6 +183,23 @@ class Cache:
                 for file in model.files:
                     file.unlink()
         return model.bytes_here
+
+    @contextlib.contextmanager
+    def in_use(self, files: tuple[Path, ...]) -> Iterator[None]:
+        """Keeps `files` from being removed while the block runs; files elsewhere are left alone."""
+        with in_use(tuple(file for file in files if self.root in file.parents)):
+            yield
+
+    def stale(self) -> tuple[CachedModel, ...]:
+        """Partial downloads, and whole models of which a newer version is here."""
+        newest: dict[tuple[str, str], CachedModel] = {}
+        models = self.models()
+        for model in sorted(models, key=lambda m: m.modified):
+            if model.complete and model.repo:
+                newest[model.repo, model.id] = model
+        return tuple(
+            m for m in models if not m.complete or (m.repo and newest.get((m.repo, m.id), m) is not m)
+        )
 
     def prune(self, models: Iterable[CachedModel], *, dry_run: bool = False) -> Pruned:
         """Removes `models`, except what a running process uses. `dry_run` only says what would go."""

@@ -94,6 +94,21 @@ class Fit:
         )
 
 
+MEASURED_SLACK = 256 * MIB
+"""Bytes that a process takes besides the model: the interpreter, libraries, working memory of the steps."""
+
+
+def verify(fit: Fit, measured_bytes: int) -> str:
+    """Compares a prediction with the bytes resident after loading; empty if it held, else a sentence."""
+    excess = measured_bytes - fit.model_bytes
+    if excess <= max(MEASURED_SLACK, fit.model_bytes * 15 // 100):
+        return ""
+    return (
+        f"The model takes {show_bytes(measured_bytes)}, {show_bytes(excess)} more than was predicted; "
+        f"{show_bytes(fit.available_bytes - measured_bytes)} of the memory planned for are left."
+    )
+
+
 @dataclass(frozen=True)
 class LoadPlan:
     """How a model will be loaded."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from meshllm_core.errors import DownloadFailed, HubUnreachable, ModelError, ModelNotFound
 from meshllm_core.models.quants import RemoteFile
+from meshllm_core.models.units import printable
 
 # The libraries of the network are imported when it is first used: a node whose models are here never pays.
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ MAX_FILES = 20_000
 MAX_FILE_BYTES = 1 << 42
 """A size beyond this is not believed."""
 
-_SAFE_NAME = re.compile(r"[^\x00-\x1f/\\:*?\"<>|]{1,255}")
+_SAFE_NAME = re.compile(r"[^/\\:*?\"<>|]{1,255}")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
@@ -174,7 +175,7 @@ class Hub:
             return DownloadFailed(
                 "The hub asks for patience: too many requests.", hint=f"Wait some minutes. {login}"
             )
-        detail = f": {error.server_message}" if error.server_message else ""
+        detail = f": {printable(error.server_message)}" if error.server_message else ""
         return DownloadFailed(f"The hub answered {status} about {repo}{detail}.", hint="Try again later.")
 
 
@@ -182,7 +183,7 @@ def _remote_file(sibling: "RepoSibling") -> RemoteFile | None:
     """A listed file if its name can be used on any disk and its size be believed."""
     name = PurePosixPath(sibling.rfilename).name
     size = sibling.size
-    if not _SAFE_NAME.fullmatch(name) or name.startswith("."):
+    if not _SAFE_NAME.fullmatch(name) or not sibling.rfilename.isprintable() or name.startswith("."):
         return None
     if not isinstance(size, int) or not 0 <= size <= MAX_FILE_BYTES:
         return None

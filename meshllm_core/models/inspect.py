@@ -19,6 +19,7 @@ from meshllm_core.models.gguf_file import GgufHead, read_head
 from meshllm_core.models.keys import MAX_LAYERS, Keys
 from meshllm_core.models.layers import layer_caches, sliding_window
 from meshllm_core.models.split import parse_split
+from meshllm_core.models.units import printable
 
 
 def inspect_model(path: Path) -> GgufFacts:
@@ -111,7 +112,7 @@ def _facts(heads: tuple[GgufHead, ...], keys: Keys, architecture: str) -> GgufFa
     has_template = any(key.startswith("tokenizer.chat_template") for key in head.values)
     return GgufFacts(
         architecture=architecture,
-        name=keys.text("general.name"),
+        name=printable(keys.text("general.name")),
         layers=layers,
         width=width,
         vocabulary=_vocabulary(heads, keys),

@@ -1,4 +1,4 @@
-"""Bytes in the units people read."""
+"""Bytes in the units people read, and foreign text made safe to show."""
 
 _UNITS = ("KiB", "MiB", "GiB", "TiB")
 
@@ -12,3 +12,9 @@ def show_bytes(count: int) -> str:
         value, power = value / 1024, power + 1
     digits = 2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0
     return f"{value:.{digits}f} {_UNITS[power]}"
+
+
+def printable(text: str, limit: int = 200) -> str:
+    """Text from a file or a server without what would move a terminal's cursor or reverse its line."""
+    kept = "".join(character if character.isprintable() else " " for character in text[: 4 * limit])
+    return " ".join(kept.split())[:limit]

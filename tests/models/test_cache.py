@@ -94,6 +94,28 @@ def test_what_a_process_uses_is_kept(cache: Cache) -> None:
     assert cache.prune(models).removed == models
 
 
+def test_only_files_of_the_cache_are_marked(cache: Cache, gguf: WriteGguf) -> None:
+    outside = gguf("outside.gguf")
+    (model,) = cache.models()
+    with cache.in_use((*model.files, outside)):
+        assert users_of(model.folder) == (os.getpid(),)
+        assert users_of(outside.parent) == ()
+
+
+def test_stale_is_what_is_partial_or_has_a_newer_version(
+    cache: Cache, local_hub: LocalHub, hub: Hub, paths: Paths, tiny: bytes
+) -> None:
+    assert cache.stale() == ()
+    (old,) = cache.models()
+    os.utime(old.folder / SOURCE_NAME, (1_000_000, 1_000_000))
+    local_hub.add(REPO, {"model-Q4_K_M.gguf": tiny + b"\0" * 32})
+    resolve(f"{REPO}:Q4_K_M", paths=paths, hub=hub, memory_available=None, refresh=True)
+    partial = cache.record(
+        REPO, "main", "c" * 40, RemoteModel("Q5_0", (RemoteFile("m.gguf", 100, "a" * 64),))
+    )
+    assert {model.folder for model in cache.stale()} == {old.folder, partial}
+
+
 def test_the_mark_of_a_dead_process_does_not_count(cache: Cache) -> None:
     (model,) = cache.models()
     code = (

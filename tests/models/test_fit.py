@@ -19,6 +19,7 @@ from meshllm_core.models.fit import (
     fit_model,
     kv_bytes,
     plan_load,
+    verify,
 )
 from meshllm_core.models.inspect import inspect_model
 
@@ -150,6 +151,25 @@ def test_a_limit_counts_but_not_twice() -> None:
 def test_a_context_beyond_the_training_is_allowed_with_a_word() -> None:
     plan = plan_load(SMOLLM2, context_requested=16384, lanes=1, memory_available=8 * GIB)
     assert plan.context == 16384 and "trained" in plan.note
+
+
+def test_a_prediction_is_compared_with_what_was_measured() -> None:
+    fit = plan_load(SMOLLM2, context_requested=2048, lanes=1, memory_available=4 * GIB).fit
+    assert verify(fit, fit.model_bytes + 100 * MIB) == ""
+    assert "300 MiB more than was predicted" in verify(fit, fit.model_bytes + 300 * MIB)
+
+
+def test_a_smaller_kv_type_and_a_full_window_cache_are_counted() -> None:
+    f16 = kv_bytes(GEMMA3, 8192, 1, EngineSettings())
+    assert kv_bytes(GEMMA3, 8192, 1, EngineSettings(kv_type="q8_0")) == f16 * 34 // 64
+    assert kv_bytes(GEMMA3, 8192, 1, EngineSettings(full_window_cache=True)) > 3 * f16
+
+
+def test_an_embedding_model_takes_its_whole_context_in_one_step() -> None:
+    encoder = replace(SMOLLM2, architecture="bert", caches=(), pooling=1, embeddings=True)
+    settings = EngineSettings()
+    assert kv_bytes(encoder, 512, 4, settings) == 0
+    assert compute_bytes(encoder, 512, 4, settings) < compute_bytes(encoder, 2048, 4, settings)
 
 
 def test_recurrent_state_grows_with_sequences_not_with_context() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from meshllm_core.errors import DownloadFailed, HubUnreachable, MeshError, ModelNotFound, StorageError
+from meshllm_core.models import transfer
 from meshllm_core.models.hub import Hub, RemoteRepo
 from meshllm_core.models.quants import RemoteFile
 from meshllm_core.models.storage import PARTIAL_SUFFIX, storing
@@ -243,8 +244,37 @@ def test_an_answer_that_is_no_hubs_is_named(local_hub: LocalHub, hub: Hub) -> No
 
 
 def test_names_that_no_disk_should_get_are_passed_over(local_hub: LocalHub, hub: Hub) -> None:
-    local_hub.add(REPO, {"good.gguf": b"1", "../.hidden.gguf": b"2", "a\\b.gguf": b"3", "c:d.gguf": b"4"})
+    local_hub.add(
+        REPO,
+        {
+            "good.gguf": b"1",
+            "../.hidden.gguf": b"2",
+            "a\\b.gguf": b"3",
+            "c:d.gguf": b"4",
+            "e\x1b[2J.gguf": b"5",
+        },
+    )
     assert [file.path for file in hub.list_files(REPO).files] == ["good.gguf"]
+
+
+def test_the_address_comes_from_the_environment(
+    local_hub: LocalHub, listed: RemoteRepo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", local_hub.address + "/")
+    from_environment = Hub()
+    assert from_environment.address == local_hub.address
+    assert from_environment.list_files(REPO).files == listed.files
+    assert os.environ["HF_HUB_DISABLE_TELEMETRY"] == "1"
+
+
+def test_a_file_beyond_a_window_comes_in_several_answers(
+    hub: Hub, listed: RemoteRepo, local_hub: LocalHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer, "WINDOW", 200_000)
+    fetch(hub, listed, tmp_path / NAME)
+    assert (tmp_path / NAME).read_bytes() == CONTENT
+    ranges = [request[2] for request in local_hub.content_requests()]
+    assert ranges == ["bytes=0-199999", "bytes=200000-399999", "bytes=400000-499999"]
 
 
 def test_a_token_goes_to_the_hub(local_hub: LocalHub, listed: RemoteRepo, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from gguf import GGUFWriter
 from meshllm_core.errors import ModelFileInvalid, ModelNotFound
 from meshllm_core.models.architectures import ENCODERS, HYBRID, KNOWN, RECURRENT, WINDOWS, WITHOUT_CACHE
 from meshllm_core.models.inspect import inspect_model
+from meshllm_core.models.units import printable, show_bytes
 from tests.models.conftest import WriteGguf
 
 
@@ -25,20 +26,21 @@ def test_facts_of_the_real_model(real_model: Path) -> None:
     assert facts.file_bytes == real_model.stat().st_size
 
 
-def write_split(folder: Path, count: int) -> list[Path]:
+def write_split(folder: Path, count: int, name: str = "big") -> list[Path]:
     path = folder / "big.gguf"
     writer = GGUFWriter(path, "llama", split_max_tensors=1)
     for key, value in {
         "block_count": 2, "context_length": 512, "embedding_length": 32, "attention.head_count": 4,
     }.items():  # fmt: skip
         writer.add_uint32(f"llama.{key}", value)
+    writer.add_name(name)
     for number in range(count):
         writer.add_tensor(f"blk.{number}.attn_q.weight", np.zeros((32, 32), dtype=np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    return sorted(folder.glob("big-*.gguf"))
+    return sorted(folder.glob("big*.gguf"))
 
 
 def test_a_split_set_is_one_model_whichever_part_is_named(tmp_path: Path) -> None:
@@ -71,6 +73,12 @@ def test_a_part_under_another_name_is_told_to_take_its_own(tmp_path: Path) -> No
 def test_architectures_that_cannot_serve_are_named(gguf: WriteGguf, architecture: str, says: str) -> None:
     with pytest.raises(ModelFileInvalid, match=says):
         inspect_model(gguf(architecture=architecture))
+
+
+def test_a_name_from_a_file_cannot_move_the_cursor(tmp_path: Path) -> None:
+    (path,) = write_split(tmp_path, 1, name="a\x1b[2J\u202eb")
+    assert inspect_model(path).name == "a [2J b"
+    assert printable("a\x1b[2Jb\u202e\nc") == "a [2Jb c"
 
 
 def test_numbers_no_model_has_are_refused(gguf: WriteGguf) -> None:
@@ -137,3 +145,8 @@ def test_the_lists_of_architectures_agree_with_each_other() -> None:
     for names in (WITHOUT_CACHE, ENCODERS, RECURRENT, HYBRID, frozenset(WINDOWS)):
         assert names <= KNOWN
     assert not RECURRENT & HYBRID
+
+
+def test_bytes_are_shown_with_three_digits() -> None:
+    shown = [show_bytes(count) for count in (0, 1023, 1024, 96_576_768, 10 << 30, 1023 << 20, 1 << 50)]
+    assert shown == ["0 bytes", "1023 bytes", "1.00 KiB", "92.1 MiB", "10.0 GiB", "1.00 GiB", "1024 TiB"]
