@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import psutil
 
@@ -47,6 +47,16 @@ def _version(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return ""
+
+
+class Meter(Protocol):
+    """Measures how much of the processor others take during an interval."""
+
+    def start(self) -> None:
+        """Begins an interval."""
+
+    def stop(self) -> float | None:
+        """Share (0 to 1) of all cores that others took since `start`; None where it cannot be known."""
 
 
 @dataclass

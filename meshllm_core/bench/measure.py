@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from meshllm_core.bench.completion import Target, Timing, complete
-from meshllm_core.bench.machine import CpuMeter
+from meshllm_core.bench.machine import Meter
 from meshllm_core.bench.prompts import PromptMaker
 
 
@@ -100,7 +100,7 @@ METRICS = (
 async def run_once(
     target: Target,
     maker: PromptMaker,
-    meter: CpuMeter,
+    meter: Meter,
     *,
     clients: int,
     max_tokens: int,

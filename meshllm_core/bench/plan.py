@@ -27,6 +27,12 @@ class Plan:
     """All prompts share their beginning, so that prefix reuse is measured."""
     tail_tokens: int = 32
     """With `reuse`: about so many tokens at the end differ from prompt to prompt."""
+    quiet: float | None = None
+    """Share of the processor (0 to 1) that other programs may take during a run. Each run waits until they do
+    not, and a round of runs in which they did is done again. None: whatever they take.
+    """
+    settle: float = 1.0
+    """Seconds that others must have been quiet before a run begins."""
     time_limit: float = 1_800.0
     """Seconds after which no further run is begun."""
     seed: int = 1
@@ -39,6 +45,7 @@ class Plan:
         _within(self.max_tokens, 1, MAX_TOKENS, "--max-tokens")
         _within(self.runs, 1, MAX_RUNS, "--runs")
         _within(self.warmup, 0, MAX_RUNS, "--warmup")
+        _check(self.quiet is None or 0.0 < self.quiet <= 1.0, "--quiet", "is not between 0 and 1")
         _check(1.0 <= self.time_limit <= 86_400.0, "--time-limit", "is not between 1 s and a day")
         _check(
             not self.reuse or self.prompt_tokens >= 2 * self.tail_tokens,

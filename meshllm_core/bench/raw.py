@@ -21,10 +21,12 @@ class RawLog:
         """A line that says what the following ones were measured on."""
         self._write({"kind": "conditions", **values})
 
-    def run(self, side: Side, run: Run) -> None:
-        """A line per request of a run."""
+    def run(self, side: Side, run: Run, kept: bool) -> None:
+        """A line per request of a run; `kept` says whether the run counts."""
         for request in run.as_json():
-            self._write({"kind": "request", "server": side.name, "model": side.target.model, **request})
+            self._write(
+                {"kind": "request", "server": side.name, "model": side.target.model, "kept": kept, **request}
+            )
 
     def _write(self, line: dict[str, Any]) -> None:
         if self._file is not None:

@@ -77,8 +77,12 @@ def _conditions(side: Side, plan: Plan) -> str:
     return (
         f"{_range(counts)} prompt tokens of which {_range(cached)} cached, "
         f"up to {plan.max_tokens} generated, {plan.runs} run(s), temperature 0"
-        f"{', prefix reuse' if plan.reuse else ''}"
+        f"{', prefix reuse' if plan.reuse else ''}{_disturbed(side)}"
     )
+
+
+def _disturbed(side: Side) -> str:
+    return f"; {len(side.disturbed)} disturbed run(s) done again" if side.disturbed else ""
 
 
 def _range(values: Sequence[int]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from meshllm_core.bench.calibrate import calibrate
 from meshllm_core.bench.completion import Target
-from meshllm_core.bench.machine import CpuMeter
+from meshllm_core.bench.machine import CpuMeter, Meter
 from meshllm_core.bench.measure import METRICS, Run, run_once
 from meshllm_core.bench.memory import MemoryUse, memory_use
 from meshllm_core.bench.plan import Plan
@@ -29,6 +29,8 @@ class Side:
     """Its processes, for memory; their descendants belong to them."""
     maker: PromptMaker = field(default_factory=lambda: PromptMaker(1, 0))
     runs: list[Run] = field(default_factory=list)
+    disturbed: list[Run] = field(default_factory=list)
+    """Runs that do not count, since other programs took too much of the processor meanwhile."""
     memory: MemoryUse | None = None
 
     def level(self, clients: int) -> list[Run]:
@@ -67,16 +69,24 @@ class Side:
                 }
                 for level in plan.clients
             ],
+            "disturbed_runs": len(self.disturbed),
             "memory": self.memory.as_json() if self.memory else None,
         }
 
 
 async def measure(
-    sides: Sequence[Side], plan: Plan, *, say: Say, pause: float = 0.0, on_run: Callable[[Side, Run], None]
+    sides: Sequence[Side],
+    plan: Plan,
+    *,
+    say: Say,
+    pause: float = 0.0,
+    on_run: Callable[[Side, Run, bool], None] = lambda side, run, kept: None,
+    make_meter: Callable[[Sequence[int]], Meter] = CpuMeter,
 ) -> bool:
     """Runs the plan on every side in turn (A B A B …). False when the time limit cut it short.
 
-    `pause` is a rest in seconds before each run. Raises what `complete` raises.
+    `pause` is a rest in seconds before each run; `on_run` gets every measured run and whether it counts.
+    Raises what `complete` raises.
     """
     deadline = time.monotonic() + plan.time_limit
     for side in sides:
@@ -84,31 +94,69 @@ async def measure(
         side.note_memory()
         say(f"{side.name}: {side.target.model}, {side.maker.words} words for {plan.prompt_tokens} tokens")
     for clients in plan.clients:
-        for index in range(-plan.warmup, plan.runs):
-            for side in sides:
-                if time.monotonic() > deadline:
-                    say(f"The time limit of {plan.time_limit:g} s is over: what follows is left out.")
-                    return False
-                await asyncio.sleep(pause)
-                run = await _one(side, plan, clients, index)
-                if index >= 0:
-                    side.runs.append(run)
-                    on_run(side, run)
-                say(_line(side, run))
+        index, attempt = -plan.warmup, 0
+        while index < plan.runs:
+            labels = (clients, attempt, index)
+            runs = await _round(
+                [(side, make_meter(side.pids)) for side in sides], plan, labels, pause, deadline, say
+            )
+            if runs is None:
+                say(f"The time limit of {plan.time_limit:g} s is over: what follows is left out.")
+                return False
+            quiet = all(_is_quiet(run, plan) for run in runs)
+            attempt = 0 if quiet else attempt + 1
+            if index >= 0:
+                for side, run in zip(sides, runs, strict=True):
+                    (side.runs if quiet else side.disturbed).append(run)
+                    on_run(side, run, quiet)
+            if quiet or index < 0:
+                index += 1
+            else:
+                say("other programs took too much of the processor: this round is done again")
     return True
 
 
-async def _one(side: Side, plan: Plan, clients: int, index: int) -> Run:
-    run = await run_once(
-        side.target,
-        side.maker,
-        CpuMeter(side.pids),
-        clients=clients,
-        max_tokens=plan.max_tokens,
-        labels=(side.name, clients, index),
-    )
-    side.note_memory()
-    return run
+async def _round(
+    sides: Sequence[tuple[Side, Meter]],
+    plan: Plan,
+    labels: tuple[int, int, int],
+    pause: float,
+    deadline: float,
+    say: Say,
+) -> list[Run] | None:
+    """A run on each side; None when the deadline passed before all were begun."""
+    runs = []
+    for side, meter in sides:
+        await asyncio.sleep(pause)
+        if plan.quiet is not None:
+            await _wait_for_quiet(meter, plan.quiet, plan.settle, deadline)
+        if time.monotonic() > deadline:
+            return None
+        run = await run_once(
+            side.target,
+            side.maker,
+            meter,
+            clients=labels[0],
+            max_tokens=plan.max_tokens,
+            labels=(side.name, *labels),
+        )
+        side.note_memory()
+        say(_line(side, run))
+        runs.append(run)
+    return runs
+
+
+async def _wait_for_quiet(meter: Meter, share: float, seconds: float, deadline: float) -> None:
+    """Returns when others took less than `share` for `seconds`, or at the deadline (`time.monotonic`)."""
+    while time.monotonic() < deadline:
+        meter.start()
+        await asyncio.sleep(seconds)
+        if (meter.stop() or 0.0) <= share:
+            return
+
+
+def _is_quiet(run: Run, plan: Plan) -> bool:
+    return plan.quiet is None or run.disturbance is None or run.disturbance <= plan.quiet
 
 
 def _line(side: Side, run: Run) -> str:

@@ -42,6 +42,7 @@ def bench(
     as_json: opt.AsJson = False,
     raw: opt.Raw = None,
     timeout: opt.Timeout = 300.0,
+    quiet: opt.Quiet = None,
     time_limit: opt.TimeLimit = 1800.0,
     pause: opt.Pause = 0.0,
     api_key: opt.ApiKey = "",
@@ -49,8 +50,10 @@ def bench(
     """Measure one server from outside. Exit code 7 when the time limit cut it short."""
     if context.invoked_subcommand is not None:
         return
-    plan = Plan(parse_clients(clients), prompt_tokens, max_tokens, runs, warmup, reuse, time_limit=time_limit)
+    levels = parse_clients(clients)
+    plan = Plan(levels, prompt_tokens, max_tokens, runs, warmup, reuse, quiet=quiet, time_limit=time_limit)
     address = parse_endpoint(url, api_key=api_key)
+    _check_quiet(quiet, pid)
 
     async def sides() -> list[Side]:
         return [Side("server", await find_target(address, model, route=route, timeout=timeout), pid or [])]
@@ -89,6 +92,7 @@ def compare_servers(
     as_json: opt.AsJson = False,
     raw: opt.Raw = None,
     timeout: opt.Timeout = 300.0,
+    quiet: opt.Quiet = None,
     time_limit: opt.TimeLimit = 1800.0,
     pause: opt.Pause = 0.0,
     api_key: opt.ApiKey = "",
@@ -97,12 +101,14 @@ def compare_servers(
 
     Exit code 7 when a bound is not kept, or when the time limit cut it short.
     """
-    plan = Plan(parse_clients(clients), prompt_tokens, max_tokens, runs, warmup, reuse, time_limit=time_limit)
+    levels = parse_clients(clients)
+    plan = Plan(levels, prompt_tokens, max_tokens, runs, warmup, reuse, quiet=quiet, time_limit=time_limit)
     ours = parse_endpoint(left, api_key=api_key, param="--left")
     theirs = parse_endpoint(right, api_key=api_key, param="--right")
     bounds = limits(plan, min_decode, min_aggregate, max_ttft, max_memory)
     if left_name == right_name:
         raise ConfigError("--left-name and --right-name are the same.", param="--right-name")
+    _check_quiet(quiet, left_pid and right_pid)
     if max_memory is not None and not (left_pid and right_pid):
         raise ConfigError("--max-memory needs --left-pid and --right-pid.", param="--max-memory")
 
@@ -121,6 +127,13 @@ def compare_servers(
         _emit(f"{facts_line(facts)}\n{compare_table(rows, measured[0], measured[1], plan)}")
     if not good:
         raise typer.Exit(ExitCode.CHECK)
+
+
+def _check_quiet(quiet: float | None, pids: Sequence[int] | None) -> None:
+    if quiet is not None and not pids:
+        raise ConfigError(
+            "--quiet needs the pids of every server, to tell their work apart.", param="--quiet"
+        )
 
 
 async def _measure(

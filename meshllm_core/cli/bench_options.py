@@ -19,6 +19,12 @@ RouteChoice = Annotated[Route, typer.Option("--route", help="Which kind of reque
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 Raw = Annotated[Path | None, typer.Option("--raw", help="Append every request's figures as JSON lines.")]
 Timeout = Annotated[float, typer.Option("--timeout", help="Seconds that one request may take.", min=1)]
+Quiet = Annotated[
+    float | None,
+    typer.Option(
+        "--quiet", help="Repeat runs while other programs take more than this share of the processor."
+    ),
+]
 TimeLimit = Annotated[float, typer.Option("--time-limit", help="Seconds after which no run is begun.")]
 Pause = Annotated[float, typer.Option("--pause", help="Seconds of rest before each run.", min=0, max=60)]
 ApiKey = Annotated[

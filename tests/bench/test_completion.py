@@ -20,18 +20,18 @@ def target(stub: Stub) -> Target:
 async def test_figures_are_those_of_the_delays() -> None:
     async with stub_server(Behaviour(first_delay=0.1, token_delay=0.02, cached_tokens=3)) as stub:
         timing = await complete(target(stub), " a b c d e f g h", 11)
-    assert 0.1 <= timing.time_to_first_token < 0.2
-    assert timing.decode_rate == pytest.approx(50, rel=0.2)
+    assert 0.1 <= timing.time_to_first_token < 0.3
+    assert timing.decode_rate and 20 < timing.decode_rate < 51
     assert (timing.prompt_tokens, timing.cached_tokens, timing.completion_tokens) == (8, 3, 11)
     assert timing.prompt_rate == pytest.approx(5 / timing.time_to_first_token)
     assert timing.events == 12
-    assert 0.02 <= timing.longest_gap < 0.1
+    assert 0.019 <= timing.longest_gap < 0.2
 
 
 async def test_the_wait_for_usage_is_not_decoding() -> None:
-    async with stub_server(Behaviour(token_delay=0.05)) as stub:
+    async with stub_server(Behaviour(token_delay=0.2)) as stub:
         timing = await complete(target(stub), " a", 2)
-    assert timing.ended - timing.first < 0.09
+    assert 0.19 < timing.ended - timing.first < 0.38
 
 
 async def test_what_is_sent() -> None:
