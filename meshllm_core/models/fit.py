@@ -41,7 +41,7 @@ class EngineSettings:
     batch: int = 512
     """Tokens computed in one step (llama.cpp's n_ubatch). Embedding models take a whole context at once."""
     outputs: int = 0
-    """Most tokens of one step whose logits are wanted (n_outputs_max); 0: one per lane."""
+    """Most tokens of one step whose logits are wanted (n_outputs_max); 0: one per sequence."""
     full_window_cache: bool = False
     """llama.cpp's swa_full: sliding-window layers keep every cell."""
     kv_type: str = "f16"
@@ -161,7 +161,7 @@ def _shape(facts: GgufFacts, context: int, lanes: int, settings: EngineSettings)
     window_cells = cells
     if facts.windowed and not settings.full_window_cache:
         window_cells = _round_up(min(cells, facts.sliding_window * sequences + batch))
-    return _Shape(cells, window_cells, batch, min(batch, settings.outputs or lanes), sequences)
+    return _Shape(cells, window_cells, batch, min(batch, settings.outputs or sequences), sequences)
 
 
 def kv_bytes(facts: GgufFacts, context: int, lanes: int, settings: EngineSettings) -> int:
