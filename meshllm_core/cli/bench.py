@@ -1,7 +1,6 @@
 """`meshllm bench` and `meshllm bench compare`: from options to a table or one JSON document on stdout."""
 
 import asyncio
-import json
 from collections.abc import Awaitable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -18,6 +17,8 @@ from meshllm_core.bench.raw import open_raw
 from meshllm_core.bench.render import compare_table, facts_line, side_table
 from meshllm_core.bench.session import Side, measure
 from meshllm_core.cli import bench_options as opt
+from meshllm_core.cli.diagnostics import say
+from meshllm_core.cli.output import clean, emit, emit_json
 from meshllm_core.errors import ConfigError, ExitCode
 
 app = typer.Typer(
@@ -63,7 +64,7 @@ def bench(
     if as_json:
         _emit_json(facts, plan, complete, [side])
     else:
-        _emit(f"{facts_line(facts)}\n{side_table(side, plan)}")
+        emit(clean(f"{facts_line(facts)}\n{side_table(side, plan)}"))
     if not complete:
         raise typer.Exit(ExitCode.CHECK)
 
@@ -124,7 +125,7 @@ def compare_servers(
     if as_json:
         _emit_json(facts, plan, complete, measured, rows=rows, good=good)
     else:
-        _emit(f"{facts_line(facts)}\n{compare_table(rows, measured[0], measured[1], plan)}")
+        emit(clean(f"{facts_line(facts)}\n{compare_table(rows, measured[0], measured[1], plan)}"))
     if not good:
         raise typer.Exit(ExitCode.CHECK)
 
@@ -142,7 +143,7 @@ async def _measure(
     with open_raw(raw) as log:
         found = await sides
         log.conditions({"machine": facts, "plan": asdict(plan)})
-        complete = await measure(found, plan, say=_say, pause=pause, on_run=log.run)
+        complete = await measure(found, plan, say=lambda line: say(clean(line)), pause=pause, on_run=log.run)
     return found, complete
 
 
@@ -163,12 +164,4 @@ def _emit_json(
     }
     if good is not None:
         document |= {"comparison": [row.as_json() for row in rows], "good": good}
-    _emit(json.dumps(document, ensure_ascii=False, indent=2))
-
-
-def _emit(text: str) -> None:
-    typer.echo(text)
-
-
-def _say(line: str) -> None:
-    typer.echo(line, err=True)
+    emit_json(document)

@@ -7,14 +7,13 @@ import sys
 from meshllm_core.errors import ExitCode
 from tests.bench.stub import Behaviour, stub_server
 
-_COMMAND = "from meshllm_core.cli.bench import app; app()"
 _QUICK = ("--runs", "2", "--warmup", "0", "--clients", "1,2", "--prompt-tokens", "20", "--max-tokens", "10")
 
 
 async def run(*arguments: str) -> tuple[int, str, str]:
     """Exit code, stdout and stderr."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", _COMMAND, *arguments,
+        sys.executable, "-m", "meshllm_core.cli.main", "bench", *arguments,
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     out, err = await process.communicate()
@@ -54,7 +53,15 @@ async def test_compare_ends_with_7_only_when_a_bound_is_not_kept() -> None:
 async def test_a_memory_bound_without_pids_is_refused_before_anything_is_sent() -> None:
     async with stub_server() as stub:
         code, out, talk = await run("compare", "--left", stub.url, "--right", stub.url, "--max-memory", "1.3")
-        assert code != ExitCode.OK
+        assert code == ExitCode.USAGE
         assert out == ""
         assert "--left-pid" in talk
         assert stub.paths == []
+
+
+async def test_a_server_cannot_command_the_terminal_by_its_models_name() -> None:
+    async with stub_server(Behaviour(models=("evil\x1b]0;title\x07",))) as stub:
+        code, table, talk = await run("--url", stub.url, "--runs", "1", "--clients", "1", "--max-tokens", "2")
+    assert code == ExitCode.OK, talk
+    assert "evil" in table
+    assert "\x1b" not in table + talk
