@@ -230,6 +230,13 @@ class EngineProcess:
                 # No drain: this also runs while the request's task is being cancelled.
                 self._writer.write(encode(Cancel(request_id=request.request_id)))
 
+    def cancel(self, request_id: RequestId) -> bool:
+        """Cancel a request from outside its stream, which then ends as cancelled. False if it is not here."""
+        if request_id not in self._boxes or self._writer.is_closing():
+            return False
+        self._writer.write(encode(Cancel(request_id=request_id)))
+        return True
+
     async def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> tuple[int, ...]:
         """See StageEngine.tokenize."""
         call = next(self._numbers)

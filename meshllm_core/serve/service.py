@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from meshllm_core.engine.base import StageEngine
 from meshllm_core.engine.types import Chunk, Delta, Finished, GenerationRequest, Started
-from meshllm_core.errors import MeshError
+from meshllm_core.errors import MeshError, ModelNotReady
 from meshllm_core.ids import ModelId
 from meshllm_core.serve.router import HostedModel, choose
 from meshllm_core.state.events import AnyEvent, FinishReason, RequestFinished, RequestStarted
@@ -42,6 +42,8 @@ class InferenceService:
 
     def resolve(self, name: str) -> tuple[HostedModel, StageEngine]:
         """The model that `name` means and its engine. Raises ModelUnknown or ModelNotReady."""
+        if not self.accepting:
+            raise ModelNotReady("This node is stopping.", hint="Start it again with `meshllm serve`.")
         return choose(self.hosted, name)
 
     async def generate(

@@ -73,6 +73,14 @@ class ModelRequested(Event, frozen=True, kw_only=True, tag="model_requested"):
     """What was asked for: a path, owner/repo:QUANT, auto…"""
 
 
+class ModelNamed(Event, frozen=True, kw_only=True, tag="model_named"):
+    """What was asked for turned out to be this model: the row takes its public name."""
+
+    model: ModelId
+    """The name so far."""
+    name: ModelId
+
+
 class ModelDownloadProgressed(Event, frozen=True, kw_only=True, tag="model_download_progressed"):
     """Bytes arrived from the hub (at most four events a second)."""
 
@@ -193,6 +201,7 @@ AnyEvent = (
     | NodeStopping
     | HardwareDetected
     | ModelRequested
+    | ModelNamed
     | ModelDownloadProgressed
     | ModelLoadProgressed
     | ModelReady

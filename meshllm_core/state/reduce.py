@@ -93,6 +93,7 @@ def _fold_request(snapshot: NodeSnapshot, event: ev.RequestStarted | ev.RequestF
 def _fold_model(
     snapshot: NodeSnapshot,
     event: ev.ModelRequested
+    | ev.ModelNamed
     | ev.ModelDownloadProgressed
     | ev.ModelLoadProgressed
     | ev.ModelReady
@@ -106,6 +107,9 @@ def _fold_model(
             others = tuple(view for view in snapshot.models if view.id != event.model)
             row = ModelView(id=event.model, ref=event.ref, status="requested", requested_at=event.at)
             return replace(snapshot, models=(*others, row))
+        case ev.ModelNamed():
+            others = tuple(v for v in snapshot.models if v.id != event.name or v.id == event.model)
+            return _update(replace(snapshot, models=others), event.model, id=event.name)
         case ev.ModelUnloaded():
             kept = tuple(view for view in snapshot.models if view.id != event.model)
             return _notice(replace(snapshot, models=kept), event.at, "info", event.model, "unloaded")

@@ -1,0 +1,51 @@
+"""What clients may ask of the node: the same few verbs for dashboard, command line and curl."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from meshllm_core.api.schema import ACTIONS, ActionSpec
+from meshllm_core.errors import ModelUnknown
+from meshllm_core.ids import RequestId
+from meshllm_core.node.hosts import Hosts
+from meshllm_core.node.store import EventStore
+
+
+class NodeBackend:
+    """Implements api.manage.ManagementBackend."""
+
+    def __init__(self, store: EventStore, hosts: Hosts, stop: Callable[[str], None]) -> None:
+        self.store = store
+        self._hosts = hosts
+        self._stop = stop
+
+    @property
+    def actions(self) -> Mapping[str, ActionSpec]:
+        """What may be asked for."""
+        return ACTIONS
+
+    async def act(self, name: str, arguments: dict[str, Any]) -> dict[str, object]:
+        """Do it. `arguments` were checked against the action's schema. Raises MeshError."""
+        match name:
+            case "load":
+                model = self._hosts.load(
+                    arguments["model"],
+                    context_size=arguments.get("ctx_size"),
+                    lanes=arguments.get("lanes"),
+                )
+                return {"model": model, "status": "requested"}
+            case "unload":
+                return {"model": await self._hosts.unload(arguments["model"]), "status": "unloaded"}
+            case "cancel":
+                request = arguments["request"]
+                if not self._hosts.cancel(RequestId(request)):
+                    raise ModelUnknown(
+                        f"No running request has the id {request}.",
+                        hint="`meshllm status` lists running requests.",
+                        param="request",
+                    )
+                return {"request": request, "status": "cancelled"}
+            case "stop":
+                self._stop("asked by a client")
+                return {"status": "stopping"}
+            case _:
+                raise AssertionError(f"action {name} is in the table and not in act()")

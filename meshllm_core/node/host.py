@@ -1,0 +1,208 @@
+"""One model from request to end: resolve, check that it fits, start its engine, restart it when it dies."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from meshllm_core.engine.protocol import Stats
+from meshllm_core.engine.supervisor import EngineProcess
+from meshllm_core.errors import EngineExited, MeshError
+from meshllm_core.ids import ModelId
+from meshllm_core.models.cache import Cache
+from meshllm_core.models.fit import verify
+from meshllm_core.node.engine_log import engine_log
+from meshllm_core.node.prepare import Prepared
+from meshllm_core.paths import Paths
+from meshllm_core.serve.router import HostedModel
+from meshllm_core.state import events as ev
+
+RESTART_WINDOW_SECONDS = 600.0
+"""Restarts are counted within this time; a model that fails more often is given up."""
+BACKOFF_SECONDS = (0.0, 1.0, 5.0, 15.0)
+
+Append = Callable[[ev.AnyEvent], None]
+Prepare = Callable[["ModelHost"], Awaitable[Prepared]]
+
+
+@dataclass
+class ModelHost:
+    """A model's row, its engine and its supervision. `hosted` is what the router reads."""
+
+    ref: str
+    id: ModelId
+    paths: Paths
+    append: Append
+    prepare: Prepare
+    publish: Callable[["ModelHost"], None]
+    """Called whenever `hosted` changed."""
+    restart_limit: int
+    context_size: int
+    lanes: int
+    created: int = field(default_factory=lambda: int(time.time()))
+    hosted: HostedModel = field(init=False)
+    engine: EngineProcess | None = None
+    memory_needed: int = 0
+    """Bytes, once known; counts against --max-vram."""
+    closing: bool = False
+    _restarts: deque[float] = field(default_factory=deque)
+
+    def __post_init__(self) -> None:
+        self.hosted = HostedModel(id=self.id, created=self.created, status="loading")
+        self.append(ev.ModelRequested(at=time.time(), model=self.id, ref=self.ref))
+
+    def rename(self, name: ModelId) -> None:
+        """The reference turned out to be this model."""
+        if name != self.id:
+            self.append(ev.ModelNamed(at=time.time(), model=self.id, name=name))
+            self.id = name
+            self._set("loading")
+
+    async def run(self) -> None:
+        """Until the model is unloaded or given up. Errors end as ModelFailed, never as an exception."""
+        try:
+            prepared = await self.prepare(self)
+            with Cache(self.paths.models).in_use(tuple(Path(file) for file in prepared.spec.files)):
+                await self._supervise(prepared)
+        except MeshError as error:
+            self._fail(error)
+
+    async def _supervise(self, prepared: Prepared) -> None:
+        """Start, wait for the end, start again, until it was closed or ended too often."""
+        while not self.closing:
+            engine = await self._start(prepared)
+            if not await self._may_restart(await engine.exited):
+                return
+
+    async def close(self) -> None:
+        """End the engine; running requests get an error."""
+        self.closing = True
+        if self.engine is not None:
+            await self.engine.close()
+            self.engine = None
+
+    async def _start(self, prepared: Prepared) -> EngineProcess:
+        began = time.monotonic()
+        self._set("loading", detail="the engine is reading the file")
+        self.append(
+            ev.ModelLoadProgressed(
+                at=time.time(),
+                model=self.id,
+                fraction=0.0,
+                path=prepared.spec.files[0],
+                file_bytes=prepared.file_bytes,
+                memory_needed=prepared.fit.model_bytes,
+            )
+        )
+        engine = EngineProcess(self.id, engine_log(self.paths.logs, self.id), self._on_stats)
+        self.engine = engine
+        await engine.start(prepared.spec, self._on_progress)
+        self._ready(engine, prepared, time.monotonic() - began)
+        return engine
+
+    def _ready(self, engine: EngineProcess, prepared: Prepared, seconds: float) -> None:
+        facts = engine.facts
+        measured = _resident(engine.pid)
+        self.append(
+            ev.ModelReady(
+                at=time.time(),
+                model=self.id,
+                pid=engine.pid,
+                architecture=facts.architecture,
+                parameters=facts.parameters,
+                layers=facts.layers,
+                context=facts.context,
+                lanes=facts.lanes,
+                memory_measured=measured,
+                device=prepared.spec.device,
+                chat=bool(facts.chat_template),
+                embeddings=facts.embeddings,
+                load_seconds=seconds,
+            )
+        )
+        for note in prepared.notes:
+            self._notice("info", note)
+        surprise = verify(prepared.fit, measured)
+        if surprise:
+            self._notice("warning", surprise)
+        self._set("ready")
+
+    async def _may_restart(self, error: EngineExited) -> bool:
+        """Note the exit; wait a little longer each time; give up after `restart_limit` within 10 minutes."""
+        now = time.monotonic()
+        while self._restarts and now - self._restarts[0] > RESTART_WINDOW_SECONDS:
+            self._restarts.popleft()
+        restarting = len(self._restarts) < self.restart_limit and not self.closing
+        if self.engine is not None:
+            await self.engine.close()
+        self.engine = None
+        self.append(
+            ev.EngineExited(
+                at=time.time(),
+                model=self.id,
+                reason=error.reason,  # type: ignore[arg-type]
+                detail=str(error),
+                log_tail=error.log_tail,
+                restarting=restarting,
+            )
+        )
+        if not restarting:
+            self._set("failed", detail=str(error))
+            return False
+        self._set("loading", detail="its engine ended and is being restarted")
+        await asyncio.sleep(BACKOFF_SECONDS[min(len(self._restarts), len(BACKOFF_SECONDS) - 1)])
+        self._restarts.append(now)
+        return True
+
+    def _fail(self, error: MeshError) -> None:
+        if self.closing:
+            return
+        self.engine = None
+        self.memory_needed = 0
+        self.append(
+            ev.ModelFailed(
+                at=time.time(), model=self.id, code=error.code, message=error.message, hint=error.hint
+            )
+        )
+        self._set("failed", detail=str(error))
+
+    def _set(self, status: str, detail: str = "") -> None:
+        self.hosted = HostedModel(
+            id=self.id,
+            created=self.created,
+            status=status,  # type: ignore[arg-type]
+            engine=self.engine if status == "ready" else None,
+            detail=detail,
+        )
+        self.publish(self)
+
+    def _notice(self, level: ev.NoticeLevel, text: str) -> None:
+        self.append(ev.NoticeLogged(at=time.time(), level=level, source=self.id, text=text))
+
+    def _on_progress(self, fraction: float) -> None:
+        self.append(ev.ModelLoadProgressed(at=time.time(), model=self.id, fraction=fraction))
+
+    def _on_stats(self, stats: Stats) -> None:
+        self.append(
+            ev.ThroughputMeasured(
+                at=time.time(),
+                model=self.id,
+                decode_tokens_per_second=stats.decode_tokens_per_second,
+                prompt_tokens_per_second=stats.prompt_tokens_per_second,
+                active=stats.active,
+                queued=stats.queued,
+                cells_used=stats.cells_used,
+                cells_total=stats.cells_total,
+            )
+        )
+
+
+def _resident(pid: int) -> int:
+    try:
+        return int(psutil.Process(pid).memory_info().rss)
+    except psutil.Error:
+        return 0

@@ -1,0 +1,167 @@
+"""All models of a node: load, unload, and the map that the router reads."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from meshllm_core.config import Settings
+from meshllm_core.errors import ModelUnknown, NodeError
+from meshllm_core.ids import ModelId, RequestId
+from meshllm_core.models.hardware import Hardware
+from meshllm_core.models.memory import read_memory
+from meshllm_core.models.resolve import ResolvedModel
+from meshllm_core.node.host import ModelHost
+from meshllm_core.node.prepare import GB, Prepared, Wish, prepare_load
+from meshllm_core.paths import Paths
+from meshllm_core.serve.router import HostedModel
+from meshllm_core.state import events as ev
+
+MODELS_LIMIT = 32
+"""Models that a node serves at the same time."""
+PROGRESS_SECONDS = 0.25
+
+Resolve = Callable[..., ResolvedModel]
+
+
+@dataclass
+class Hosts:
+    """Owned by the node's loop. Loads run one after the other, so that each sees what the last one took."""
+
+    settings: Settings
+    paths: Paths
+    append: Callable[[ev.AnyEvent], None]
+    append_soon: Callable[[ev.AnyEvent], None]
+    resolve: Resolve
+    """models.resolve.resolve with the hub's options bound."""
+    hardware: "asyncio.Task[Hardware]"
+    """Detecting it; a load waits for that."""
+    hosted: dict[ModelId, HostedModel] = field(default_factory=dict)
+    _hosts: list[ModelHost] = field(default_factory=list)
+    _tasks: dict[int, "asyncio.Task[None]"] = field(default_factory=dict)
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def load(self, ref: str, *, context_size: int | None = None, lanes: int | None = None) -> ModelId:
+        """Begin to load; the events tell how it goes. Returns the name of its row for now.
+
+        Raises NodeError when the same model is there already or there are too many.
+        """
+        self._forget_failed(ref)
+        if any(ref in (host.ref, host.id) for host in self._hosts):
+            raise NodeError(f"{ref} is loaded or loading already.", hint="`meshllm status` shows it.")
+        if len(self._hosts) >= MODELS_LIMIT:
+            raise NodeError(
+                f"{MODELS_LIMIT} models are loaded; that is the limit.", hint="`meshllm unload` one."
+            )
+        host = ModelHost(
+            ref=ref,
+            id=ModelId(ref),
+            paths=self.paths,
+            append=self.append,
+            prepare=self._prepare,
+            publish=self._publish,
+            restart_limit=self.settings.restart_limit,
+            context_size=self.settings.ctx_size if context_size is None else context_size,
+            lanes=lanes or self.settings.lanes,
+        )
+        self._hosts.append(host)
+        self._publish(host)
+        self._tasks[id(host)] = asyncio.create_task(host.run(), name=f"model-{ref}")
+        return host.id
+
+    def _forget_failed(self, ref: str) -> None:
+        for host in list(self._hosts):
+            if ref in (host.ref, host.id) and host.hosted.status == "failed":
+                self._hosts.remove(host)
+                self.hosted.pop(host.id, None)
+                self._tasks.pop(id(host), None)
+
+    async def unload(self, name: str) -> ModelId:
+        """End a model. Raises ModelUnknown."""
+        host = next((host for host in self._hosts if name in (host.id, host.ref)), None)
+        if host is None:
+            names = ", ".join(host.id for host in self._hosts) or "none"
+            raise ModelUnknown(f"No model named {name[:200]!r} is loaded.", hint=f"Loaded: {names}.")
+        self._hosts.remove(host)
+        self.hosted.pop(host.id, None)
+        await self._end(host)
+        self.append(ev.ModelUnloaded(at=time.time(), model=host.id))
+        return host.id
+
+    async def close(self) -> None:
+        """End all engines at the same time."""
+        hosts, self._hosts = self._hosts, []
+        await asyncio.gather(*(self._end(host) for host in hosts))
+
+    async def _end(self, host: ModelHost) -> None:
+        await host.close()
+        task = self._tasks.pop(id(host), None)
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    def cancel(self, request: RequestId) -> bool:
+        """Cancel a running request; False when no engine has it."""
+        return any(host.engine is not None and host.engine.cancel(request) for host in self._hosts)
+
+    def _publish(self, _host: ModelHost) -> None:
+        # The service holds this very dict, so it is refilled and not replaced.
+        self.hosted.clear()
+        self.hosted.update({host.id: host.hosted for host in self._hosts})
+
+    # Preparing ------------------------------------------------------------------------------
+
+    async def _prepare(self, host: ModelHost) -> Prepared:
+        hardware = await asyncio.shield(self.hardware)
+        async with self._turn:
+            model = await self._resolved(host)
+            if any(other is not host and other.id == model.id for other in self._hosts):
+                raise NodeError(f"{model.id} is loaded already.", hint="`meshllm status` shows it.")
+            host.rename(model.id)
+            wish = Wish(
+                context_size=host.context_size,
+                lanes=host.lanes,
+                memory_free=self._memory_free(),
+                memory_left=self._memory_left(host),
+                devices=hardware.devices,
+            )
+            prepared = await asyncio.to_thread(prepare_load, model, wish, self.settings)
+            host.memory_needed = prepared.fit.model_bytes
+            return prepared
+
+    def _memory_free(self) -> int:
+        return read_memory().available
+
+    def _memory_left(self, host: ModelHost) -> int | None:
+        if not self.settings.max_vram:
+            return None
+        used = sum(other.memory_needed for other in self._hosts if other is not host)
+        return max(0, int(self.settings.max_vram * GB) - used)
+
+    async def _resolved(self, host: ModelHost) -> ResolvedModel:
+        said = 0.0
+        stopped = threading.Event()
+
+        def on_progress(done: int, total: int) -> None:
+            nonlocal said
+            now = time.monotonic()
+            if now - said >= PROGRESS_SECONDS or done >= total:
+                said = now
+                self.append_soon(
+                    ev.ModelDownloadProgressed(
+                        at=time.time(), model=host.id, bytes_done=done, bytes_total=total
+                    )
+                )
+
+        try:
+            return await asyncio.to_thread(
+                self.resolve,
+                host.ref,
+                memory_available=self._memory_free(),
+                on_progress=on_progress,
+                cancelled=stopped.is_set,
+            )
+        except asyncio.CancelledError:
+            stopped.set()
+            raise

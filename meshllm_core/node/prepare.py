@@ -1,0 +1,90 @@
+"""From what a person asked for to what the engine is told: file, context, device. Checked before loading."""
+
+from dataclasses import dataclass
+
+from meshllm_core.config import Settings
+from meshllm_core.engine.protocol import LoadSpec
+from meshllm_core.models.fit import AUTO_CONTEXT, EngineSettings, Fit, fit_model, plan_load
+from meshllm_core.models.memory import usable_cores
+from meshllm_core.models.resolve import ResolvedModel
+from meshllm_core.node.placement import place
+from meshllm_core.state.events import Device
+
+GB = 10**9
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything an engine start needs; used again for each restart."""
+
+    spec: LoadSpec
+    file_bytes: int
+    fit: Fit
+    """What the engine will take, term by term."""
+    notes: tuple[str, ...]
+    """For a person."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What was asked for beside the model itself."""
+
+    context_size: int
+    """0 chooses."""
+    lanes: int
+    memory_free: int
+    """Bytes of main memory."""
+    memory_left: int | None
+    """Bytes that --max-vram still allows; None is no limit."""
+    devices: tuple[Device, ...]
+
+
+def prepare_load(model: ResolvedModel, wish: Wish, settings: Settings) -> Prepared:
+    """Plan the context and the device. Raises ModelTooLarge or ConfigError."""
+    engine = EngineSettings(
+        batch=settings.batch,
+        outputs=wish.lanes + settings.prefix_slots,
+        kv_type=settings.kv_type,
+        sequences=wish.lanes + settings.prefix_slots,
+    )
+    facts = model.facts
+    wanted = wish.context_size or min(facts.context_trained, AUTO_CONTEXT)
+    whole = fit_model(
+        facts, wanted, lanes=wish.lanes, memory_available=wish.memory_free, settings=engine
+    ).model_bytes
+    placement = place(
+        facts,
+        wish.devices,
+        device=settings.device,
+        memory_free=wish.memory_free,
+        model_bytes=whole,
+    )
+    plan = plan_load(
+        facts,
+        context_requested=wish.context_size,
+        lanes=wish.lanes,
+        memory_available=placement.memory_available,
+        max_memory=wish.memory_left,
+        settings=engine,
+    )
+    spec = LoadSpec(
+        files=tuple(str(path) for path in model.files),
+        context=plan.context,
+        lanes=plan.lanes,
+        prefix_slots=settings.prefix_slots,
+        queue_limit=settings.queue_limit,
+        batch=settings.batch,
+        threads=settings.threads or usable_cores(),
+        device=placement.device,
+        gpu_layers=placement.gpu_layers,
+        flash_attention=settings.flash_attention,  # type: ignore[arg-type]
+        kv_type=settings.kv_type,  # type: ignore[arg-type]
+        mmap=settings.mmap,
+        mlock=settings.mlock,
+    )
+    return Prepared(
+        spec=spec,
+        file_bytes=facts.file_bytes,
+        fit=plan.fit,
+        notes=tuple(note for note in (model.note, placement.note, plan.note) if note),
+    )

@@ -1,0 +1,221 @@
+"""The node process: what starts in which order, and what ends in which order."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import platform
+import signal
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from meshllm_core import __version__
+from meshllm_core.api.record import NodeRecord, find_node, remove_record, write_record
+from meshllm_core.api.token import ensure_token
+from meshllm_core.config import Settings, base_url, is_loopback
+from meshllm_core.errors import ConfigError, ExitCode, NodeAlreadyRunning, NodeError, StorageError
+from meshllm_core.log import start_logging
+from meshllm_core.node.servers import HttpServer, listen
+from meshllm_core.paths import Paths
+from meshllm_core.state import events as ev
+
+if TYPE_CHECKING:
+    from meshllm_core.models.hardware import Hardware
+
+log = logging.getLogger(__name__)
+
+Talk = Callable[[str], None]
+
+
+def run(settings: Settings, paths: Paths, talk: Talk) -> ExitCode:
+    """Serve until SIGINT, SIGTERM or the action `stop`. `talk` gets lines for a person.
+
+    Raises MeshError when the node cannot start.
+    """
+    session = start_logging(paths, level=settings.log_level, secrets=(settings.api_key,))
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            return runner.run(_serve(settings, paths, talk))
+    finally:
+        session.close()
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    if sys.platform == "win32":
+        return None
+    import uvloop
+
+    return uvloop.new_event_loop
+
+
+async def _serve(settings: Settings, paths: Paths, talk: Talk) -> ExitCode:
+    _check_start(settings, paths)
+    api_socket = listen(settings.host, settings.port, "--port")
+    try:
+        console_socket = listen(settings.console_host, settings.console_port, "--console")
+    except NodeError:
+        api_socket.close()
+        raise
+    settings_urls = (
+        base_url(settings.host, api_socket.getsockname()[1]),
+        base_url(settings.console_host, console_socket.getsockname()[1]),
+    )
+    node = _Node(settings, paths, settings_urls)
+    node.take_signals()
+    api, console = HttpServer(node.api_app, api_socket), HttpServer(node.console_app, console_socket)
+    await asyncio.gather(api.start(), console.start())
+    _record(paths, settings_urls)
+    node.started()
+    talk(f"OpenAI endpoint  {settings_urls[0]}/v1")
+    talk(f"management API   {settings_urls[1]}")
+    speaker = asyncio.create_task(_speak(node.store, talk), name="speak")
+    try:
+        await node.stopped.wait()
+    finally:
+        node.stopping()
+        await api.stop()
+        await node.hosts.close()
+        node.store.close()
+        await console.stop()
+        speaker.cancel()
+        await asyncio.gather(speaker, node.detecting, return_exceptions=True)
+        remove_record(paths, os.getpid())
+    return ExitCode.OK
+
+
+def _check_start(settings: Settings, paths: Paths) -> None:
+    running = find_node(paths)
+    if running is not None:
+        raise NodeAlreadyRunning(
+            f"A node of this user runs already (process {running.pid}, {running.api_url}).",
+            hint="Use `meshllm load MODEL` to add a model to it, or `meshllm stop` to end it.",
+        )
+    if not is_loopback(settings.host) and not settings.api_key:
+        raise ConfigError(
+            f"/v1 on {settings.host} could be used by anybody who can reach this machine.",
+            hint="Set an API key with `api_key` in config.toml or MESHLLM_API_KEY, or listen on 127.0.0.1.",
+            param="host",
+        )
+
+
+def _record(paths: Paths, urls: tuple[str, str]) -> None:
+    record = NodeRecord(pid=os.getpid(), api_url=urls[0], console_url=urls[1], started_at=time.time())
+    try:
+        write_record(paths, record)
+    except OSError as error:
+        raise StorageError(
+            f"Cannot write {paths.node_file}: {error.strerror}.",
+            hint="Free some space, or set MESHLLM_HOME to a folder you can write to.",
+        ) from error
+
+
+class _Node:
+    """The parts of a node, wired."""
+
+    def __init__(self, settings: Settings, paths: Paths, urls: tuple[str, str]) -> None:
+        # Heavy modules are imported here and not at the top: `meshllm status` and the dashboard
+        # import this package's neighbours and must not wait for FastAPI.
+        from meshllm_core.api.manage import build_management_app
+        from meshllm_core.api.openai.app import build_openai_app
+        from meshllm_core.api.openai.settings import OpenAISettings
+        from meshllm_core.models.hub import Hub
+        from meshllm_core.models.resolve import resolve
+        from meshllm_core.node.actions import NodeBackend
+        from meshllm_core.node.hosts import Hosts
+        from meshllm_core.node.store import EventStore
+        from meshllm_core.serve.service import InferenceService
+
+        self.settings = settings
+        self.urls = urls
+        self.stopped = asyncio.Event()
+        self.store = EventStore()
+        self.detecting = asyncio.create_task(self._detect(), name="hardware")
+        self.hosts = Hosts(
+            settings=settings,
+            paths=paths,
+            append=self.store.append,
+            append_soon=self.store.append_soon,
+            resolve=partial(resolve, paths=paths, hub=Hub(endpoint=settings.hub_endpoint or None)),
+            hardware=self.detecting,
+        )
+        self.service = InferenceService(hosted=self.hosts.hosted, append=self.store.append)
+        limits = OpenAISettings(
+            max_body_bytes=settings.max_body_mib << 20,
+            keep_alive_seconds=settings.keep_alive_seconds,
+            api_key=settings.api_key,
+        )
+        self.api_app = build_openai_app(self.service, limits)
+        backend = NodeBackend(self.store, self.hosts, self.stop)
+        self.console_app = build_management_app(
+            backend, token=ensure_token(paths.token_file), console_host=settings.console_host
+        )
+        self.reason = ""
+
+    def take_signals(self) -> None:
+        """SIGINT and SIGTERM begin an orderly stop."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with contextlib.suppress(NotImplementedError):  # Windows
+                loop.add_signal_handler(number, self.stop, number.name)
+
+    def stop(self, reason: str) -> None:
+        """Begin to stop; safe to call more than once."""
+        self.reason = self.reason or reason
+        self.stopped.set()
+
+    def started(self) -> None:
+        """The servers answer: say so and begin to load."""
+        self.store.append(
+            ev.NodeStarted(
+                at=time.time(),
+                name=platform.node() or "this machine",
+                version=__version__,
+                pid=os.getpid(),
+                api_url=self.urls[0],
+                console_url=self.urls[1],
+            )
+        )
+        for warning in self.settings.warnings:
+            self.store.append(ev.NoticeLogged(at=time.time(), level="warning", source="config", text=warning))
+        for ref in dict.fromkeys(self.settings.models):
+            self.hosts.load(ref)
+
+    def stopping(self) -> None:
+        """No new requests from now on."""
+        self.service.accepting = False
+        self.store.append(ev.NodeStopping(at=time.time(), reason=self.reason or "an error"))
+
+    async def _detect(self) -> "Hardware":
+        from meshllm_core.models.hardware import detect
+        from meshllm_core.node.devices import list_devices
+
+        hardware = await asyncio.to_thread(detect, list_devices)
+        self.store.append(hardware.event(time.time()))
+        if hardware.problem:
+            self.store.append(
+                ev.NoticeLogged(at=time.time(), level="error", source="hardware", text=hardware.problem)
+            )
+        return hardware
+
+
+async def _speak(store: Any, talk: Talk) -> None:
+    """Say what a person at a terminal without a dashboard should know."""
+    seen = 0
+    while True:
+        await store.wait_after(seen, 60.0)
+        for logged in store.events_after(seen) or ():
+            match logged.event:
+                case ev.ModelReady(model=model, context=context, lanes=lanes):
+                    talk(f"{model} is ready (context {context}, {lanes} lanes)")
+                case ev.ModelFailed(model=model, message=message, hint=hint):
+                    talk(f"{model} failed: {message} {hint}".strip())
+                case ev.EngineExited(model=model, detail=detail, log_tail=tail):
+                    talk(f"{model}: {detail}")
+                    for line in tail:
+                        talk(f"  | {line}")
+                case ev.NoticeLogged(source=source, text=text):
+                    talk(f"{source}: {text}")
+        seen = store.snapshot.sequence
