@@ -6,8 +6,8 @@ import msgspec
 
 from meshllm_core.engine.types import PositionLogprobs, TokenLogprob
 from meshllm_core.errors import Overloaded
-from tests.api.openai.conftest import MODEL, Endpoint, error_of, scripted, serving
-from tests.support.scripted_engine import Piece, ScriptedEngine
+from tests.api.openai.conftest import MODEL, Endpoint, error_of, eventually, scripted, serving
+from tests.support.scripted_engine import Piece, ScriptedEngine, Wait
 
 REQUEST_ID = "00000000-0000-4000-8000-00000000000a"
 
@@ -123,13 +123,22 @@ async def test_a_full_queue_says_when_to_come_back() -> None:
         assert endpoint.events == []
 
 
-async def test_two_requests_of_one_id_are_two_for_the_engine() -> None:
-    engine = scripted()
+async def test_requests_of_one_id_at_a_time_are_several_for_the_engine() -> None:
+    release = asyncio.Event()
+    engine = scripted(Wait(release), "Hi")
     async with serving({MODEL: engine}) as endpoint:
-        with_id = {"x-request-id": REQUEST_ID}
         body = {"model": MODEL, "prompt": "x"}
-        await asyncio.gather(*(endpoint.post("/v1/completions", body, **with_id) for _ in range(3)))
-    assert len({request.request_id for request in engine.requests}) in {1, 3}
+        asking = [
+            asyncio.create_task(endpoint.post("/v1/completions", body, **{"x-request-id": REQUEST_ID}))
+            for _ in range(3)
+        ]
+        await eventually(lambda: engine.running == 3)
+        release.set()
+        answers = await asyncio.gather(*asking)
+        again = await endpoint.post("/v1/completions", body, **{"x-request-id": REQUEST_ID})
+    assert {answer.headers["x-request-id"] for answer in [*answers, again]} == {REQUEST_ID}
+    assert len({request.request_id for request in engine.requests[:3]}) == 3
+    assert engine.requests[3].request_id == REQUEST_ID
 
 
 async def test_embedding_models_do_not_write() -> None:
