@@ -39,11 +39,12 @@ def unreadable(url: str) -> NodeError:
 
 
 def _class_of(code: object, status: int) -> type[MeshError]:
-    """The class with that code; of several (a model that is unknown to the node, or to the hub) the one
-    whose HTTP status fits too."""
+    """The class with that code. Of several the last in the tree whose HTTP status fits: a model that is not
+    found is then one that the node does not serve, for what the hub lacks is told by an event.
+    """
     named = [kind for kind in _tree(MeshError) if kind.code == code]
     fitting = [kind for kind in named if kind.http_status == status]
-    return next(iter(fitting or named), RequestError if status < 500 else NodeError)
+    return next(reversed(fitting or named), RequestError if status < 500 else NodeError)
 
 
 def _tree(root: type[MeshError]) -> list[type[MeshError]]:

@@ -8,6 +8,7 @@ from typing import Annotated, Protocol
 import msgspec
 from fastapi import FastAPI, Header, Query, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.telemetry import TelemetryConfig
 from starlette.exceptions import HTTPException
 
 from meshllm_core.api.guard import ANY_HOST, LOOPBACK_HOSTS, HostGuard
@@ -23,6 +24,8 @@ from meshllm_core.errors import MeshError
 from meshllm_core.state.snapshot import NodeSnapshot
 
 JSON = "application/json"
+_NO_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
+"""Nothing leaves the node, whatever FastAPI finds in its environment."""
 _DOCS_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 
 

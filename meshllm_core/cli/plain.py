@@ -21,7 +21,7 @@ def show_plain(record: NodeRecord, *, follow: bool) -> int:
 
 async def _show(record: NodeRecord, follow: bool) -> None:
     async with ManagementClient(record.console_url) as client:
-        emit(render(await client.status(), time.time()))
+        emit(clean(render(await client.status(), time.time())))
         if not follow:
             return
         say("Changes follow; Ctrl+C ends this view and leaves the node running.")

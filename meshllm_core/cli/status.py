@@ -6,7 +6,7 @@ from meshllm_core.api.schema import Status
 from meshllm_core.cli import text
 from meshllm_core.cli.connect import ask
 from meshllm_core.cli.options import AsJson, Console
-from meshllm_core.cli.output import emit, emit_json, fields, table
+from meshllm_core.cli.output import clean, emit, emit_json, fields, table
 from meshllm_core.state.snapshot import ModelView
 
 
@@ -16,7 +16,7 @@ def status(as_json: AsJson = False, console: Console = "") -> None:
     if as_json:
         emit_json(found)
     else:
-        emit(render(found, time.time()))
+        emit(clean(render(found, time.time())))
 
 
 def render(status: Status, now: float) -> str:
