@@ -5,8 +5,9 @@ often as they would be printed. Both have a limit, so time and memory are bounde
 same conversation always renders the same way.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from contextvars import ContextVar
+from typing import Any
 
 from jinja2.exceptions import TemplateError
 from jinja2.utils import Namespace
@@ -48,6 +49,11 @@ class Budget:
         if self._size < 0:
             raise TemplateTooCostly("it builds too much text")
 
+    def scan(self, value: object) -> None:
+        """A value that is read through once, which is much cheaper than building it."""
+        if isinstance(value, Sized):
+            self.charge(len(value) // _ITEM)
+
     def charge_value(self, value: object) -> None:
         """A value that was just built, at the size it would have when printed."""
         pending = [value]
@@ -80,3 +86,22 @@ def spend(budget: Budget) -> Callable[[], None]:
     """Make `budget` the one of this context; the answer undoes it."""
     token = _budget.set(budget)
     return lambda: _budget.reset(token)
+
+
+class Counted:
+    """An iterable each of whose rounds costs a step."""
+
+    def __init__(self, iterable: Iterable[Any]) -> None:
+        self._iterable = iterable
+
+    def __iter__(self) -> Iterator[Any]:
+        budget = current()
+        for item in self._iterable:
+            budget.step()
+            yield item
+
+    def __len__(self) -> int:
+        # Jinja asks for the length of a loop and copes with a TypeError.
+        if not isinstance(self._iterable, Sized):
+            raise TypeError("not sized")
+        return len(self._iterable)

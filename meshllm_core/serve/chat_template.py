@@ -275,6 +275,8 @@ def _tojson(
     """As `transformers` defines it: HTML is not escaped."""
     if indent is not None and not 0 <= indent <= 16:
         raise ValueError("tojson takes an indent from 0 to 16")
+    if separators is not None and sum(map(len, separators)) > 8:
+        raise ValueError("tojson takes short separators")
     return json.dumps(
         value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
     )
