@@ -36,7 +36,12 @@ _SCHEMA_PARAM = "response_format.json_schema.schema"
 def grammar_of(request: GenerationRequest) -> tuple[str, str]:
     """(GBNF, name of its start rule); both empty without a grammar. Raises InvalidRequest."""
     if request.json_schema:
-        return _from_schema(request)
+        try:
+            return _from_schema(request)
+        except InvalidRequest as error:
+            if request.grammar_prefix or request.grammar_suffix:
+                error.param = "tools"  # literals around a schema are a tool call's
+            raise
     if request.grammar:
         _check_gbnf(request.grammar)
         return request.grammar, "root"

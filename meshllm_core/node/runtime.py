@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from meshllm_core import __version__
 from meshllm_core.api.record import NodeRecord, find_node, remove_record, write_record
 from meshllm_core.api.token import ensure_token
-from meshllm_core.config import Settings, base_url, is_loopback
-from meshllm_core.errors import ConfigError, ExitCode, NodeAlreadyRunning, NodeError, StorageError
+from meshllm_core.config import Settings, base_url
+from meshllm_core.errors import ExitCode, NodeAlreadyRunning, NodeError, StorageError
 from meshllm_core.log import start_logging
 from meshllm_core.node.servers import HttpServer, listen
 from meshllm_core.paths import Paths
@@ -52,7 +52,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 async def _serve(settings: Settings, paths: Paths, talk: Talk) -> ExitCode:
-    _check_start(settings, paths)
+    _refuse_second_node(paths)
     api_socket = listen(settings.host, settings.port, "--port")
     try:
         console_socket = listen(settings.console_host, settings.console_port, "--console")
@@ -86,18 +86,12 @@ async def _serve(settings: Settings, paths: Paths, talk: Talk) -> ExitCode:
     return ExitCode.OK
 
 
-def _check_start(settings: Settings, paths: Paths) -> None:
+def _refuse_second_node(paths: Paths) -> None:
     running = find_node(paths)
     if running is not None:
         raise NodeAlreadyRunning(
             f"A node of this user runs already (process {running.pid}, {running.api_url}).",
             hint="Use `meshllm load MODEL` to add a model to it, or `meshllm stop` to end it.",
-        )
-    if not is_loopback(settings.host) and not settings.api_key:
-        raise ConfigError(
-            f"/v1 on {settings.host} could be used by anybody who can reach this machine.",
-            hint="Set an API key with `api_key` in config.toml or MESHLLM_API_KEY, or listen on 127.0.0.1.",
-            param="host",
         )
 
 
@@ -204,7 +198,7 @@ class _Node:
 async def _speak(store: Any, talk: Talk) -> None:
     """Say what a person at a terminal without a dashboard should know."""
     seen = 0
-    while True:
+    while not store.closed:
         await store.wait_after(seen, 60.0)
         for logged in store.events_after(seen) or ():
             match logged.event:

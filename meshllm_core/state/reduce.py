@@ -126,39 +126,33 @@ def _fold_model(
                 snapshot, event.model, status="loading", load_fraction=event.fraction, **_known(event)
             )
         case ev.ModelReady():
-            changes = {f: getattr(event, f) for f in event.__struct_fields__ if f not in ("at", "model")}
-            ready = _update(
-                snapshot,
-                event.model,
-                status="ready",
-                load_fraction=1.0,
-                error="",
-                error_code="",
-                hint="",
-                **changes,
-            )
-            text = f"ready in {event.load_seconds:.1f} s, context {event.context}, {event.lanes} lanes"
-            return _notice(ready, event.at, "info", event.model, text)
+            return _ready(snapshot, event)
         case ev.ModelFailed():
-            failed = _update(
-                snapshot,
-                event.model,
-                status="failed",
-                error_code=event.code,
-                error=event.message,
-                hint=event.hint,
-                pid=0,
-                active=0,
-                queued=0,
-            )
-            return _notice(failed, event.at, "error", event.model, f"{event.message} {event.hint}".strip())
+            return _failed(snapshot, event)
         case ev.EngineExited():
             return _engine_exited(snapshot, event)
         case ev.ThroughputMeasured():
-            changes = {f: getattr(event, f) for f in event.__struct_fields__ if f not in ("at", "model")}
-            return _update(snapshot, event.model, **changes)
+            return _update(snapshot, event.model, **_figures(event))
         case _:
             assert_never(event)
+
+
+def _ready(snapshot: NodeSnapshot, event: ev.ModelReady) -> NodeSnapshot:
+    cleared = {"load_fraction": 1.0, "error": "", "error_code": "", "hint": ""}
+    ready = _update(snapshot, event.model, status="ready", **cleared, **_figures(event))
+    text = f"ready in {event.load_seconds:.1f} s, context {event.context}, {event.lanes} lanes"
+    return _notice(ready, event.at, "info", event.model, text)
+
+
+def _failed(snapshot: NodeSnapshot, event: ev.ModelFailed) -> NodeSnapshot:
+    reason = {"error_code": event.code, "error": event.message, "hint": event.hint}
+    failed = _update(snapshot, event.model, status="failed", pid=0, active=0, queued=0, **reason)
+    return _notice(failed, event.at, "error", event.model, f"{event.message} {event.hint}".strip())
+
+
+def _figures(event: ev.ModelReady | ev.ThroughputMeasured) -> dict[str, Any]:
+    """The event's own fields: they carry the names of the row's."""
+    return {name: getattr(event, name) for name in event.__struct_fields__ if name not in ("at", "model")}
 
 
 def _engine_exited(snapshot: NodeSnapshot, event: ev.EngineExited) -> NodeSnapshot:

@@ -69,3 +69,9 @@ def test_grammar_out_of_bounds(grammar: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         grammar_of(_request(grammar=grammar))
     assert caught.value.param == "grammar"
+
+
+def test_a_bad_tool_schema_is_named_as_the_tools_field() -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        grammar_of(_request(json_schema='{"type":"banana"}', grammar_prefix="<tool_call>"))
+    assert caught.value.param == "tools"
