@@ -11,6 +11,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import psutil
+
 from meshllm_core.bench.completion import complete, find_target
 from meshllm_core.bench.endpoint import parse_endpoint
 from meshllm_core.errors import EngineTimeout, MeshError
@@ -32,6 +34,13 @@ def free_ports(count: int) -> list[int]:
         for one in sockets:
             one.bind(("127.0.0.1", 0))
         return [int(one.getsockname()[1]) for one in sockets]
+
+
+def wait_for_quiet(share: float, *, seconds: float = 600.0) -> None:
+    """Returns when the machine used less than `share` of its processor for a second, or after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while share < 1 and psutil.cpu_percent(interval=1.0) > share * 100 and time.monotonic() < deadline:
+        pass
 
 
 @contextlib.contextmanager
