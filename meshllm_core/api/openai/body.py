@@ -11,9 +11,9 @@ from itertools import accumulate, count
 from operator import sub
 from typing import Any, NoReturn
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
-from meshllm_core.errors import InvalidRequest, PayloadTooLarge
+from meshllm_core.errors import InvalidRequest, PayloadTooLarge, RequestCancelled
 
 MAX_DEPTH = 64
 MAX_NUMBER_LENGTH = 64
@@ -30,7 +30,8 @@ _RISKY_ESCAPE = re.compile(rb"\\u(?:[dD][89a-fA-F]|0000)")
 async def read_json(request: Request, limit: int) -> dict[str, Any]:
     """The JSON object in the body of `request`, at most `limit` bytes long.
 
-    The content type is not looked at: many clients get it wrong. Raises InvalidRequest, PayloadTooLarge.
+    The content type is not looked at: many clients get it wrong. Raises InvalidRequest, PayloadTooLarge,
+    and RequestCancelled when the client leaves meanwhile.
     """
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in {"", "identity"}:
@@ -47,14 +48,17 @@ async def _read(request: Request, limit: int) -> bytes:
         raise _too_large(limit)
     pieces: list[bytes] = []
     size = 0
-    async for piece in request.stream():
-        size += len(piece)
-        if size > limit:
-            pieces.clear()
-            if size > limit * _DISCARD_FACTOR:
+    try:
+        async for piece in request.stream():
+            size += len(piece)
+            if size <= limit:
+                pieces.append(piece)
+            elif size > limit * _DISCARD_FACTOR:
                 break
-        else:
-            pieces.append(piece)
+            else:
+                pieces.clear()
+    except ClientDisconnect as error:
+        raise RequestCancelled("The client went away before its request was complete.") from error
     if size > limit:
         raise _too_large(limit)
     return b"".join(pieces)

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from meshllm_core.api.openai.chat_run import ChatRun
-from meshllm_core.api.openai.context import Edge, Job, json_response, request_id, while_connected
+from meshllm_core.api.openai.context import SCHEMA, Edge, Job, json_response, request_id, while_connected
 from meshllm_core.api.openai.schema_chat import ChatRequest
 from meshllm_core.api.openai.streaming import DONE
 from meshllm_core.api.openai.translate import chat_conversation, chat_generation
@@ -47,12 +47,15 @@ async def start_chat(edge: Edge, body: ChatRequest, request: Request) -> ChatRun
     """The run of a chat request, ready to begin. Raises InvalidRequest, ModelUnknown, ModelNotReady."""
     model, engine = edge.resolve_generating(body.model)
     conversation = chat_conversation(body)
+    names = {"prompt": "messages"} | ({SCHEMA: "tools"} if body.tools else {})
     prompt = await conversation.render(engine.facts)
     generation = chat_generation(body, prompt, conversation, engine.facts, request_id(request))
     if generation.max_tokens is None and edge.settings.default_max_tokens is not None:
         generation = msgspec.structs.replace(generation, max_tokens=edge.settings.default_max_tokens)
-    job = Job(edge, model, engine, generation, request.url.path, int(time.time()))
-    return ChatRun(job, prompt, callable_tools(conversation.tools, conversation.choice))
+    job = Job(edge, model, engine, generation, request.url.path, int(time.time()), names)
+    return ChatRun(
+        job, prompt, callable_tools(conversation.tools, conversation.choice), conversation.parallel
+    )
 
 
 async def _events(run: ChatRun, *, with_logprobs: bool, with_usage: bool) -> AsyncGenerator[bytes, None]:

@@ -21,6 +21,8 @@ class ChatRun:
     prompt: RenderedPrompt
     tools: tuple[ToolSpec, ...] = ()
     """The tools that this answer may call."""
+    parallel: bool = True
+    """False: calls after the first are left out, where no grammar keeps the model from writing them."""
     finish_reason: FinishReason = "stop"
     finished: Finished | None = None
     logprobs: list[PositionLogprobs] = field(default_factory=list)
@@ -45,7 +47,7 @@ class ChatRun:
                 if isinstance(chunk, Delta):
                     if chunk.logprobs:
                         self.logprobs += chunk.logprobs
-                    deltas = stream.feed(chunk.text)
+                    deltas = self._allowed(stream.feed(chunk.text))
                     uncertain += chunk.tokens
                     if deltas:
                         if type(deltas[0]) is ReasoningDelta:
@@ -60,8 +62,13 @@ class ChatRun:
                         raise RequestCancelled("The node gave the request up.", hint="Send it again.")
                     end = stream.finish(chunk.reason)
                     self.finish_reason = end.reason
-                    if end.deltas:
-                        yield end.deltas
+                    if deltas := self._allowed(end.deltas):
+                        yield deltas
+
+    def _allowed(self, deltas: list[ChatDelta]) -> list[ChatDelta]:
+        if self.parallel:
+            return deltas
+        return [delta for delta in deltas if getattr(delta, "index", 0) == 0]
 
     @property
     def outcome(self) -> Finished:

@@ -32,7 +32,7 @@ async def completions(request: Request) -> Response:
         top_logprobs=body.logprobs,
         ignore_eos=bool(body.ignore_eos),
     )
-    job = Job(edge, model, engine, generation, request.url.path, int(time.time()))
+    job = Job(edge, model, engine, generation, request.url.path, int(time.time()), {"messages": "prompt"})
     if body.stream:
         return edge.stream(
             _events(job, with_usage=bool(body.stream_options and body.stream_options.include_usage))

@@ -1,8 +1,8 @@
 """What a route has at hand: the service, the settings, and who is asking."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
@@ -18,7 +18,7 @@ from meshllm_core.api.openai.validation import BodyT, validate
 from meshllm_core.api.openai.wire import json_bytes
 from meshllm_core.engine.base import StageEngine
 from meshllm_core.engine.types import Chunk, GenerationRequest
-from meshllm_core.errors import ModelNotReady, RequestCancelled, UnsupportedFeature
+from meshllm_core.errors import InvalidRequest, RequestCancelled, UnsupportedFeature
 from meshllm_core.ids import RequestId
 from meshllm_core.serve.router import HostedModel
 from meshllm_core.serve.service import InferenceService
@@ -44,9 +44,7 @@ class Edge:
         return validate(schema, await read_json(request, self.settings.max_body_bytes))
 
     def resolve(self, name: str) -> tuple[HostedModel, StageEngine]:
-        """The model that `name` means. Raises ModelUnknown, or ModelNotReady also while the node stops."""
-        if not self.service.accepting:
-            raise ModelNotReady("This node is shutting down.", hint="Start it again, or use another.")
+        """The model that `name` means. Raises ModelUnknown or ModelNotReady."""
         return self.service.resolve(name)
 
     def resolve_generating(self, name: str) -> tuple[HostedModel, StageEngine]:
@@ -89,6 +87,8 @@ class Job:
     route: str
     created: int
     """Seconds since the epoch."""
+    names: Mapping[str, str]
+    """What the engine's fields are called on this route."""
 
     def answer_id(self, prefix: str) -> str:
         """The id of the answer: that of the request in OpenAI's form."""
@@ -106,9 +106,24 @@ class Job:
                 self.edge.service.generate(self.model, self.engine, generation, route=self.route),
             )
             try:
-                yield chunks
+                with parameters_as(self.names):
+                    yield chunks
             finally:
                 await chunks.aclose()
+
+
+SCHEMA = "response_format.json_schema.schema"
+"""What the engine calls the JSON schema of a request, wherever that came from."""
+
+
+@contextmanager
+def parameters_as(names: Mapping[str, str]) -> Iterator[None]:
+    """Errors from below name their own fields: give them the names that the client used."""
+    try:
+        yield
+    except InvalidRequest as error:
+        error.param = names.get(error.param, error.param) if error.param else None
+        raise
 
 
 def request_id(request: Request) -> RequestId:

@@ -10,7 +10,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from meshllm_core.api.openai.chat_run import ChatRun
-from meshllm_core.api.openai.context import Edge, Job, json_response, request_id, while_connected
+from meshllm_core.api.openai.context import (
+    SCHEMA,
+    Edge,
+    Job,
+    json_response,
+    parameters_as,
+    request_id,
+    while_connected,
+)
 from meshllm_core.api.openai.response_items import AnyEvent, Output
 from meshllm_core.api.openai.schema_responses import ResponsesNamedChoice, ResponsesRequest
 from meshllm_core.api.openai.translate_responses import responses_conversation, responses_generation
@@ -32,12 +40,18 @@ async def responses(request: Request) -> Response:
 async def _start(edge: Edge, body: ResponsesRequest, request: Request) -> "_Answer":
     model, engine = edge.resolve_generating(body.model)
     conversation = responses_conversation(body)
-    prompt = await conversation.render(engine.facts)
+    schema = "tools" if body.tools else "text.format.schema"
+    names = {"prompt": "input", "messages": "input", SCHEMA: schema}
+    with parameters_as(names):
+        prompt = await conversation.render(engine.facts)
     generation = responses_generation(body, prompt, conversation, engine.facts, request_id(request))
     if generation.max_tokens is None and edge.settings.default_max_tokens is not None:
         generation = msgspec.structs.replace(generation, max_tokens=edge.settings.default_max_tokens)
-    job = Job(edge, model, engine, generation, request.url.path, int(time.time()))
-    return _Answer(body, ChatRun(job, prompt, callable_tools(conversation.tools, conversation.choice)))
+    job = Job(edge, model, engine, generation, request.url.path, int(time.time()), names)
+    return _Answer(
+        body,
+        ChatRun(job, prompt, callable_tools(conversation.tools, conversation.choice), conversation.parallel),
+    )
 
 
 class _Answer:

@@ -65,10 +65,10 @@ Content = Annotated[
 
 
 def text_of(content: "str | list[TextPart | RefusalPart] | None") -> str:
-    """The text of a message's content, its parts joined."""
+    """The text of a message's content, its parts on lines of their own (as llama-server has it)."""
     if content is None or isinstance(content, str):
         return content or ""
-    return "".join(part.text if isinstance(part, TextPart) else part.refusal for part in content)
+    return "\n".join(part.text if isinstance(part, TextPart) else part.refusal for part in content)
 
 
 def check_arguments(text: str) -> str:

@@ -19,7 +19,7 @@ class FunctionDefinition(Body):
     parameters: JsonObject | None = None
     """A JSON schema; absent: no parameters."""
     strict: bool | None = None
-    """Arguments follow `parameters` whenever a call is forced; otherwise the model is only told of them."""
+    """True: the arguments of a call follow `parameters`. Otherwise only those of a forced call do."""
 
 
 def only_functions(value: Any) -> Any:

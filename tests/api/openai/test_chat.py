@@ -221,7 +221,7 @@ async def test_a_conversation_with_everything_in_it() -> None:
     }
     messages = [
         {"role": "developer", "content": "Be brief."},
-        {"role": "user", "content": [{"type": "text", "text": "Wea"}, {"type": "text", "text": "ther?"}]},
+        {"role": "user", "content": [{"type": "text", "text": "The"}, {"type": "text", "text": "weather?"}]},
         {"role": "assistant", "content": None, "refusal": None, "tool_calls": [call], "annotations": []},
         {"role": "tool", "tool_call_id": "call_1", "content": "Rain"},
         {"role": "assistant", "content": "Rain.", "reasoning_content": "Hm.", "audio": None},
@@ -232,7 +232,7 @@ async def test_a_conversation_with_everything_in_it() -> None:
         assert answer.status_code == 200, answer.text
     prompt = engine.requests[0].prompt
     assert isinstance(prompt, str)
-    for text in ("Be brief.", "Weather?", "Oslo", "Rain.", "Thanks"):
+    for text in ("Be brief.", "The\nweather?", "Oslo", "Rain.", "Thanks"):
         assert text in prompt
 
 
@@ -260,3 +260,13 @@ async def test_an_engine_that_dies_ends_the_stream_with_an_error() -> None:
         assert "[DONE]" not in answer.text
         whole = await endpoint.chat()
         assert (whole.status_code, error_of(whole)["code"]) == (503, "engine_exited")
+
+
+async def test_one_call_at_a_time_where_that_is_asked_for() -> None:
+    async with serving({MODEL: scripted(CALL, "\n", CALL)}) as endpoint:
+        both = (await endpoint.chat(tools=[TOOL])).json()["choices"][0]
+        one = (await endpoint.chat(tools=[TOOL], parallel_tool_calls=False)).json()["choices"][0]
+    assert len(both["message"]["tool_calls"]) == 2
+    (call,) = one["message"]["tool_calls"]
+    assert json.loads(call["function"]["arguments"]) == {"town": "Oslo"}
+    assert one["finish_reason"] == "tool_calls"

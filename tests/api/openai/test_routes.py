@@ -1,11 +1,15 @@
 """What surrounds the answers: models, health, ids, keys, hosts, and routes that are not there."""
 
+import gzip
+import json
 import uuid
 
 import pytest
 
 from meshllm_core.api.guard import LOOPBACK_HOSTS
+from meshllm_core.api.openai.context import SCHEMA
 from meshllm_core.api.openai.settings import OpenAISettings
+from meshllm_core.errors import InvalidRequest
 from meshllm_core.ids import ModelId
 from meshllm_core.serve.router import HostedModel
 from tests.api.openai.conftest import CREATED, MODEL, Endpoint, chat_body, error_of, scripted, serving
@@ -168,3 +172,36 @@ async def test_default_limit_of_an_answer() -> None:
         await endpoint.post("/v1/responses", {"model": MODEL, "input": "x"})
         await endpoint.chat(max_tokens=3)
     assert [request.max_tokens for request in engine.requests] == [2, 2, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "below", "param"),
+    [
+        ("chat/completions", {"messages": [{"role": "user", "content": "x"}]}, "prompt", "messages"),
+        ("completions", {"prompt": "x"}, "messages", "prompt"),
+        ("responses", {"input": "x"}, "messages", "input"),
+        ("responses", {"input": "x"}, SCHEMA, "text.format.schema"),
+        ("responses", {"input": "x"}, None, None),
+    ],
+)
+@pytest.mark.parametrize("stream", [True, False])
+async def test_errors_from_below_carry_the_names_of_the_route(
+    path: str, fields: dict[str, object], below: str | None, param: str | None, stream: bool
+) -> None:
+    engine = scripted(refusal=InvalidRequest("No.", param=below))
+    async with serving({MODEL: engine}) as endpoint:
+        answer = await endpoint.post(f"/v1/{path}", {"model": MODEL, "stream": stream, **fields})
+    assert (answer.status_code, error_of(answer)["param"]) == (400, param)
+
+
+async def test_bodies_of_any_content_type_but_no_encoding(endpoint: Endpoint) -> None:
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "nonsense"):
+        answer = await endpoint.post("/v1/chat/completions", chat_body(), **{"content-type": kind})
+        assert answer.status_code == 200
+    packed = await endpoint.post(
+        "/v1/chat/completions",
+        gzip.compress(json.dumps(chat_body()).encode()),
+        **{"content-encoding": "gzip"},
+    )
+    assert packed.status_code == 400
+    assert "gzip" in error_of(packed)["message"]

@@ -179,3 +179,15 @@ async def test_a_large_body_without_a_length_is_refused() -> None:
         writer.write(head + b"".join(b"1f4\r\n" + b" " * 500 + b"\r\n" for _ in range(50)))
         assert (await reader.readline()).startswith(b"HTTP/1.1 413 ")
         writer.close()
+
+
+async def test_a_client_that_leaves_while_it_sends(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving({MODEL: scripted()}) as endpoint:
+        _, writer = await asyncio.open_connection("127.0.0.1", endpoint.port)
+        writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
+        await writer.drain()
+        await asyncio.sleep(0.05)
+        writer.transport.abort()
+        await asyncio.sleep(0.05)
+        assert (await endpoint.chat()).status_code == 200
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
