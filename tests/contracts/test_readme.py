@@ -1,6 +1,8 @@
 """What the README says can be done, can be done."""
 
+import ast
 import inspect
+import json
 import re
 import shlex
 from typing import Any
@@ -100,6 +102,18 @@ def test_installer_variables_are_those_in_the_scripts() -> None:
     scripts = [path for path in tree.files() if tree.top(path) == "installers" and path.suffix != ".lock"]
     used = {name for path in scripts for name in re.findall(r"MESHLLM_[A-Z_]+", path.read_text())}
     assert told == used - {"MESHLLM_HOME"}
+
+
+def test_examples_can_be_pasted() -> None:
+    bodies = re.findall(r"-d '(.+?)'", README)
+    assert [json.loads(body)["model"] for body in bodies] == ["auto", "auto"]
+    (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    names = {
+        node.func.attr
+        for node in ast.walk(ast.parse(example))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    }
+    assert "create" in names
 
 
 def test_links_lead_somewhere() -> None:
