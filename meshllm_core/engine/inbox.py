@@ -20,7 +20,7 @@ from meshllm_core.engine.protocol import (
     Tokenize,
 )
 from meshllm_core.engine.types import Finished, GenerationRequest, Refused
-from meshllm_core.errors import InvalidRequest
+from meshllm_core.errors import ContextLengthExceeded, InvalidRequest
 
 
 @dataclass
@@ -76,6 +76,10 @@ class Inbox:
             return True
 
     def _generate(self, request: GenerationRequest) -> None:
+        if self.embeddings:
+            text = f"{self.spec.files[0]} gives embeddings and generates no text."
+            self._refuse(request, "invalid_value", text, "model")
+            return
         if not self._admits():
             self._refuse(request, "rate_limit_exceeded", self._full())
             return
@@ -134,9 +138,12 @@ class Inbox:
             if isinstance(text, str)
             else list(text)
         )
-        if not tokens or len(tokens) > self.context_limit:
-            raise InvalidRequest(
-                f"An input has {len(tokens)} tokens; this model takes 1 to {self.context_limit}.",
+        if not tokens:
+            raise InvalidRequest("An input is empty.", param="input")
+        if len(tokens) > self.context_limit:
+            raise ContextLengthExceeded(
+                f"An input has {len(tokens)} tokens; this model takes {self.context_limit}.",
+                hint="Cut the text into parts.",
                 param="input",
             )
         wrong = next((t for t in tokens if not 0 <= t < self.model.n_vocab), None)

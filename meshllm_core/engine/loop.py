@@ -28,7 +28,7 @@ class EngineLoop:
         self._send = send
         self._lanes: Lanes[EngineJob] = Lanes(spec.lanes)
         self._ledger = Ledger(spec.lanes + spec.prefix_slots, context.cells)
-        self._rate = PrefillRate()
+        self._rate = PrefillRate(largest_chunk=spec.prefill_chunk)
         self._meter = Meter()
         self._items: list[Item] = []
 

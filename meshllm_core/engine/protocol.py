@@ -35,8 +35,10 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
     """Requests that may wait for a lane; more are refused."""
     batch: int = 512
     """Most tokens in one step."""
-    threads: int = 0
-    """0: physical cores."""
+    prefill_chunk: int = 512
+    """Most prompt tokens in one step."""
+    threads: int
+    """Threads that compute."""
     device: str = "auto"
     """auto, cpu, or a name from the device list."""
     gpu_layers: int = -1

@@ -38,6 +38,8 @@ class PrefillRate:
     """Prompt tokens per second as measured; decides how many fit in a step."""
 
     tokens_per_second: float = 300.0
+    largest_chunk: int = 512
+    """Tokens; the most that one step takes, however fast the machine is."""
 
     def note(self, tokens: int, seconds: float) -> None:
         """A step computed this many tokens. Small steps say little and are left out."""
@@ -47,7 +49,8 @@ class PrefillRate:
     def budget(self, *, decoding: bool, capacity: int) -> int:
         """Prefill tokens for the next step, at most `capacity`."""
         seconds = PREFILL_BESIDE_DECODE_SECONDS if decoding else PREFILL_ALONE_SECONDS
-        return min(capacity, max(SMALLEST_CHUNK, int(self.tokens_per_second * seconds)))
+        wanted = max(SMALLEST_CHUNK, int(self.tokens_per_second * seconds))
+        return min(capacity, self.largest_chunk, wanted)
 
 
 @dataclass

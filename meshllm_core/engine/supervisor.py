@@ -38,6 +38,8 @@ from meshllm_core.ids import RequestId
 LOG_TAIL_LINES = 12
 STOP_SECONDS = 3.0
 CALL_SECONDS = 60.0
+EMBED_SECONDS = 600.0
+"""Embeddings of many long inputs take a while on a slow machine."""
 
 
 class EngineProcess:
@@ -254,13 +256,12 @@ class EngineProcess:
     async def _call(self, message: Tokenize | Detokenize | Embed) -> Answer:
         waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._calls[message.call] = waiting
+        seconds = EMBED_SECONDS if isinstance(message, Embed) else CALL_SECONDS
         try:
             await self._send(message)
-            answer = await asyncio.wait_for(waiting, CALL_SECONDS)
+            answer = await asyncio.wait_for(waiting, seconds)
         except TimeoutError as error:
-            raise EngineTimeout(
-                f"The engine of {self.name} did not answer in {CALL_SECONDS:.0f} s."
-            ) from error
+            raise EngineTimeout(f"The engine of {self.name} did not answer in {seconds:.0f} s.") from error
         finally:
             self._calls.pop(message.call, None)
         if answer.error:

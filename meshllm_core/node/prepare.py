@@ -74,6 +74,7 @@ def prepare_load(model: ResolvedModel, wish: Wish, settings: Settings) -> Prepar
         prefix_slots=settings.prefix_slots,
         queue_limit=settings.queue_limit,
         batch=settings.batch,
+        prefill_chunk=settings.prefill_chunk,
         threads=settings.threads or usable_cores(),
         device=placement.device,
         gpu_layers=placement.gpu_layers,
