@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from textual import events
 from textual.app import App, SystemCommand
 from textual.command import Provider
+from textual.geometry import Size
 from textual.screen import Screen
 from textual.worker import Worker, WorkerState
 
@@ -80,7 +81,11 @@ class MeshApp(App[int]):
 
     def on_mount(self) -> None:
         """Connect after the first paint."""
-        self.call_after_refresh(self._follow)
+        self.call_after_refresh(self._start)
+
+    def _start(self) -> None:
+        self._fit(self.size)
+        self._follow()
 
     def _follow(self) -> None:
         self.run_worker(self.session.run(), group="session", exclusive=True, exit_on_error=False)
@@ -96,7 +101,10 @@ class MeshApp(App[int]):
 
     def on_resize(self, event: events.Resize) -> None:
         """Too small for the dashboard: one sentence, until it grows."""
-        small = event.size.width < SMALLEST[0] or event.size.height < SMALLEST[1]
+        self._fit(event.size)
+
+    def _fit(self, size: Size) -> None:
+        small = size.width < SMALLEST[0] or size.height < SMALLEST[1]
         shown = isinstance(self.screen, SmallScreen)
         if small and not shown:
             self.push_screen(SmallScreen())

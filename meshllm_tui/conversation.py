@@ -1,7 +1,7 @@
 """A chat with the node: the turns, and one answer as it streams in. No Textual here."""
 
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -24,7 +24,7 @@ AnswerState = Literal["waiting", "streaming", "done", "stopped", "failed"]
 class ChatClient(Protocol):
     """The part of the node's client that a chat needs."""
 
-    def chat_stream(self, messages: Sequence[dict[str, str]], model: str) -> "AsyncIterator[ChatDelta]":
+    def chat_stream(self, messages: Sequence[dict[str, str]], model: str) -> "AsyncGenerator[ChatDelta]":
         """The answer of `model` to the messages. Raises MeshError; closing it cancels the request."""
 
 
@@ -145,7 +145,5 @@ async def stream_answer(
     finally:
         if answer.state in ("waiting", "streaming"):
             answer.state = "stopped"
-        close = getattr(pieces, "aclose", None)
-        if close is not None:
-            await close()
+        await pieces.aclose()
         changed()

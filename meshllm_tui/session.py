@@ -3,8 +3,8 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from typing import Any, Protocol
 
 from meshllm_core.errors import MeshError, NodeNotRunning, describe
@@ -30,7 +30,7 @@ class NodeClient(ChatClient, Protocol):
     async def snapshot(self) -> NodeSnapshot:
         """The node as it stands."""
 
-    def events(self, after: int) -> AsyncIterator[LoggedEvent]:
+    def events(self, after: int) -> AsyncGenerator[LoggedEvent]:
         """What happened after event number `after`, as it happens. Ends when the node closes the stream."""
 
     async def act(self, name: str, **arguments: Any) -> Mapping[str, Any]:
@@ -118,18 +118,30 @@ class Session:
             self.link = "live"
             self.note("info", "the node answers again")
         self._adopt(snapshot)
-        events = client.events(snapshot.sequence)
-        upcoming: asyncio.Task[LoggedEvent] | None = None
+        tasks = {
+            asyncio.create_task(self._read(client.events(snapshot.sequence))),
+            asyncio.create_task(self._probe()),
+        }
         try:
-            while True:
-                upcoming = asyncio.ensure_future(_next(events))
-                while not (await asyncio.wait({upcoming}, timeout=QUIET_SECONDS))[0]:
-                    self._adopt(await self._ask())
-                await self._take(upcoming.result())
-        except StopAsyncIteration:
-            return
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
         finally:
-            await _discard(upcoming, events)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _read(self, events: AsyncGenerator[LoggedEvent]) -> None:
+        async with aclosing(events):
+            async for logged in events:
+                await self._take(logged)
+
+    async def _probe(self) -> None:
+        """Ask a quiet node whether it is still there: a frozen process keeps its connections open."""
+        while True:
+            await asyncio.sleep(QUIET_SECONDS)
+            if self._clock() - self._heard >= QUIET_SECONDS:
+                self._adopt(await self._ask())
 
     async def _ask(self) -> NodeSnapshot:
         return await asyncio.wait_for(self.client.snapshot(), ANSWER_SECONDS)
@@ -157,18 +169,3 @@ class Session:
             self.link = "lost"
             self.note("warning", f"lost the node: {self._trouble}")
         self._changed()
-
-
-async def _next(events: AsyncIterator[LoggedEvent]) -> LoggedEvent:
-    return await anext(events)
-
-
-async def _discard(upcoming: "asyncio.Task[LoggedEvent] | None", events: AsyncIterator[LoggedEvent]) -> None:
-    """Stop waiting for an event and close the stream; what it still says is of no use."""
-    if upcoming is not None and not upcoming.done():
-        upcoming.cancel()
-        with suppress(asyncio.CancelledError, StopAsyncIteration, MeshError, OSError):
-            await upcoming
-    close = getattr(events, "aclose", None)
-    if close is not None:
-        await close()

@@ -6,7 +6,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from meshllm_tui.actions import help_rows
 from meshllm_tui.present import Line, Span, line
@@ -42,7 +42,6 @@ class HelpScreen(Dialog[None]):
             frame.border_title = Content("Help")
             frame.border_subtitle = Content("Esc closes")
             yield Static(content(help_lines()), markup=False)
-        yield Footer()
 
     def action_scroll(self, lines: int) -> None:
         """Scroll by lines."""

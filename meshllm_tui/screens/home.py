@@ -6,7 +6,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from meshllm_core.errors import MeshError
 from meshllm_core.ids import ModelId
@@ -19,6 +19,7 @@ from meshllm_tui.screens.ask import AskScreen
 from meshllm_tui.screens.load import LoadScreen
 from meshllm_tui.session import Session
 from meshllm_tui.widgets.chat_pane import ChatPane
+from meshllm_tui.widgets.key_line import KeyLine
 from meshllm_tui.widgets.log_pane import LogPane
 from meshllm_tui.widgets.models_pane import ModelsPane
 from meshllm_tui.widgets.node_pane import NodePane
@@ -58,7 +59,7 @@ class HomeScreen(Screen[None]):
             with Vertical(id="right"):
                 yield ChatPane(self._session)
                 yield LogPane()
-        yield Footer(show_command_palette=True)
+        yield KeyLine()
 
     def on_mount(self) -> None:
         """Draw at once what is known, which is nothing yet; then keep ages true."""
@@ -117,7 +118,6 @@ class HomeScreen(Screen[None]):
             self.pane(name).display = shown
         self.query_one("#left").display = columns >= MEDIUM or self._active in ("node", "models")
         self.query_one("#right").display = columns >= MEDIUM or self._active in ("chat", "log")
-        self.query_one(Footer).show_command_palette = columns >= MEDIUM
         tabs = self.query_one(PaneTabs)
         tabs.display = columns < WIDE
         tabs.mark(self._active)

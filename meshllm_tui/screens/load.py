@@ -33,7 +33,7 @@ class LoadScreen(Dialog[str]):
     """Asks for a reference and passes it to `submit`; a refusal is shown here, to be put right."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down", "app.focus_next", "Suggestions", key_display="↓"),
+        Binding("down", "suggestions", "Suggestions", key_display="↓"),
         Binding("enter", "none", "Load", key_display="Enter"),
     ]
 
@@ -108,6 +108,13 @@ class LoadScreen(Dialog[str]):
         note = self.query_one("#load-note", Static)
         note.display = bool(lines)
         note.update(content(lines))
+
+    def action_suggestions(self) -> None:
+        """Go from the input to the first suggestion."""
+        suggestions = self.query_one("#suggestions", KeyedList)
+        if suggestions.display:
+            suggestions.focus()
+            suggestions.highlighted = 0
 
     def action_none(self) -> None:
         """The input and the list answer Enter themselves; this names the key in the footer."""

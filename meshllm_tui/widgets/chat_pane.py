@@ -118,7 +118,8 @@ class ChatPane(Vertical):
         for old in replies[: max(len(replies) + 1 - TURNS_KEPT, 0)]:
             old.remove()
         self._turns.mount(Reply(turn))
-        self._to_end()
+        self._turns.anchor(False)
+        self.call_after_refresh(self._keep_end)
         self._worker = self.run_worker(
             partial(self._answer, messages, turn), group="chat", exclusive=True, exit_on_error=False
         )
@@ -139,16 +140,26 @@ class ChatPane(Vertical):
     async def on_tokens_arrived(self, event: TokensArrived) -> None:
         """Draw what has come."""
         event.stop()
-        at_end = self._turns.scroll_y >= self._turns.max_scroll_y - 1
         for reply in self.query(Reply).results(Reply):
             if not reply.complete:
                 await reply.refresh_answer()
-        if at_end:
-            self._to_end()
+        self.call_after_refresh(self._keep_end)
 
-    def _to_end(self) -> None:
-        # Textual's own anchor would push a short conversation down to the prompt.
-        self.call_after_refresh(self._turns.scroll_end, animate=False)
+    def _keep_end(self) -> None:
+        """Stay at the newest text until a person scrolls up.
+
+        The anchor is set only when there is more than fits: it would push a short conversation down.
+        """
+        turns = self._turns
+        if turns.max_scroll_y > 0 and not turns.is_anchored:
+            turns.anchor()
+        elif turns.max_scroll_y == 0 and turns.is_anchored:
+            turns.anchor(False)
+            turns.scroll_home(animate=False)
+
+    def on_resize(self) -> None:
+        """In another size the conversation may fit, or no longer."""
+        self.call_after_refresh(self._keep_end)
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         """The end of an answer, however it came."""
@@ -174,10 +185,12 @@ class ChatPane(Vertical):
     def on_prompt_scrolled(self, event: Prompt.Scrolled) -> None:
         """Page through the conversation from the prompt."""
         event.stop()
+        if not self._turns.allow_vertical_scroll:
+            return
         if event.pages < 0:
-            self._turns.scroll_page_up(animate=False)
+            self._turns.action_page_up()
         else:
-            self._turns.scroll_page_down(animate=False)
+            self._turns.action_page_down()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Only what makes sense now is offered."""
@@ -240,5 +253,6 @@ class ChatPane(Vertical):
         self.action_stop()
         self._conversation = Conversation()
         self.query(Reply).remove()
+        self._turns.anchor(False)
         self.show(self._view)
         self.refresh_bindings()

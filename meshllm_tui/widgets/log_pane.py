@@ -15,6 +15,7 @@ class LogPane(RowList):
         super().__init__("log", "Log")
         self._view = NodeView()
         self._following = True
+        self._drawing = False
 
     def show(self, view: NodeView) -> None:
         """Draw `view`, if it says anything new."""
@@ -30,13 +31,16 @@ class LogPane(RowList):
             text = plain((each,))
             seen[text] = seen.get(text, 0) + 1
             keys.append(f"{seen[text]} {text}")
-        if self.show_rows(keys, [(each,) for each in lines]) and self._following:
+        self._drawing = True
+        drawn = self.show_rows(keys, [(each,) for each in lines])
+        self._drawing = False
+        if drawn and self._following:
             self.call_after_refresh(self.action_follow)
 
     def watch_highlighted(self, highlighted: int | None) -> None:
         """Moving off the last line stops following; moving back to it starts again."""
         super().watch_highlighted(highlighted)
-        if self.has_focus:
+        if self.has_focus and not self._drawing:
             self._following = highlighted is None or highlighted >= self.option_count - 1
             self.border_subtitle = "" if self._following else "f follows"
 

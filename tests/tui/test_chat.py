@@ -1,0 +1,213 @@
+"""The chat pane: asking, streaming, stopping, figures, refusals."""
+
+import asyncio
+
+from textual.widgets import Markdown
+
+from meshllm_core.api.client import ChatDelta
+from meshllm_core.errors import Overloaded
+from meshllm_core.ids import ModelId
+from meshllm_tui.screens.choose import ChooseScreen
+from tests.tui.conftest import Screen, dashboard
+from tests.tui.samples import SMALL, ScriptedClient, bare, fold, ready, serving
+
+OTHER = ModelId("other-model")
+REPLY = [
+    ChatDelta(reasoning="Let me think. "),
+    ChatDelta(text="Hello **there**, "),
+    ChatDelta(text="friend.\n\n- one\n- two\n"),
+    ChatDelta(finish_reason="stop", completion_tokens=12),
+]
+
+
+async def ask(screen: Screen, text: str = "hi") -> None:
+    await screen.press("3", *text, "enter")
+
+
+def idle(screen: Screen) -> bool:
+    return not screen.app.home.chat.answering
+
+
+async def test_an_answer_is_streamed_as_markdown_with_its_figures() -> None:
+    async with dashboard(ScriptedClient(answer=REPLY)) as screen:
+        await ask(screen, "hello")
+        await screen.until(lambda: "● done  12 tokens" in screen.text)
+        assert screen.client.asked == [([{"role": "user", "content": "hello"}], SMALL)]
+        assert "Hello there, friend." in screen.text
+        assert "• one" in screen.text or "● one" in screen.text
+        assert "tok/s" in screen.text
+        assert "first token" in screen.text
+        assert screen.app.home.chat.prompt.text == ""
+
+
+async def test_reasoning_is_kept_apart_and_opened_on_request() -> None:
+    async with dashboard(ScriptedClient(answer=REPLY)) as screen:
+        await ask(screen)
+        await screen.until(lambda: "▸ thinking, 3 words" in screen.text)
+        assert "Let me think." not in screen.text
+        await screen.until(lambda: idle(screen))
+        await screen.press("escape", "t")
+        await screen.until(lambda: "Let me think." in screen.text)
+        await screen.pilot.click(".thinking-title")
+        await screen.until(lambda: "Let me think." not in screen.text)
+
+
+async def test_the_next_question_carries_the_conversation() -> None:
+    async with dashboard(ScriptedClient(answer=[ChatDelta(text="one")])) as screen:
+        await ask(screen, "a")
+        await screen.until(lambda: idle(screen) and "● done" in screen.text)
+        await screen.press("b", "enter")
+        await screen.until(lambda: len(screen.client.asked) == 2)
+        assert [each["content"] for each in screen.client.asked[1][0]] == ["a", "one", "b"]
+
+
+async def test_escape_stops_the_answer_then_leaves_the_prompt() -> None:
+    client = ScriptedClient(answer=[ChatDelta(text="half an ans")], hold=asyncio.Event())
+    async with dashboard(client) as screen:
+        await ask(screen)
+        await screen.until(lambda: "half an ans" in screen.text)
+        assert "◐ answering" in screen.text
+        await screen.press("x", "enter")
+        assert any("An answer is being written" in each for each in screen.toasts)
+        assert screen.app.home.chat.prompt.text == "x"
+        await screen.press("escape")
+        await screen.until(lambda: "■ stopped" in screen.text)
+        assert client.cancelled
+        assert screen.app.home.chat.prompt.has_focus
+        await screen.press("escape")
+        assert not screen.app.home.chat.prompt.has_focus
+        await screen.press("s", "i")
+        assert screen.app.home.chat.prompt.has_focus
+
+
+async def test_a_refusal_is_shown_and_the_question_comes_back() -> None:
+    client = ScriptedClient(answer=[Overloaded("Every lane is busy.", hint="Try again in 1 s.")])
+    async with dashboard(client) as screen:
+        await ask(screen, "why")
+        await screen.until(lambda: "✗ failed" in screen.text and "Every lane is busy." in screen.text)
+        assert "Try again in 1 s." in screen.text
+        await screen.until(lambda: screen.app.home.chat.prompt.text == "why")
+
+
+async def test_without_a_model_the_question_stays() -> None:
+    async with dashboard(ScriptedClient(state=bare())) as screen:
+        await ask(screen, "hi")
+        await screen.press("pageup", "pagedown")
+        assert screen.app.home.chat.prompt.text == "hi"
+        assert screen.toasts == ["No model is ready to chat. F2 loads one."]
+
+
+async def test_new_lines_are_kept() -> None:
+    async with dashboard(ScriptedClient(answer=REPLY)) as screen:
+        await screen.press("3", "a", "ctrl+j", "b", "shift+enter", "c", "enter")
+        await screen.until(lambda: bool(screen.client.asked))
+        assert screen.client.asked[0][0][0]["content"] == "a\nb\nc"
+
+
+async def test_clear_asks_and_forgets() -> None:
+    async with dashboard(ScriptedClient(answer=REPLY)) as screen:
+        await ask(screen)
+        await screen.until(lambda: "● done" in screen.text)
+        await screen.press("escape", "c", "enter")
+        assert "friend" in screen.text
+        await screen.press("c", "right", "enter")
+        await screen.until(lambda: "friend" not in screen.text)
+        assert "Ask SmolLM2-135M-Instruct something." in screen.text
+
+
+async def test_copy_takes_the_answer_as_it_was_written() -> None:
+    async with dashboard(ScriptedClient(answer=REPLY)) as screen:
+        await ask(screen)
+        await screen.until(lambda: "● done" in screen.text)
+        await screen.press("escape", "y")
+        assert screen.copied == "Hello **there**, friend.\n\n- one\n- two\n"
+
+
+async def test_one_of_several_models_is_chosen() -> None:
+    state = fold(*ready(OTHER), snapshot=fold(*ready(), snapshot=bare()))
+    async with dashboard(ScriptedClient(state=state, answer=REPLY)) as screen:
+        assert "m: 2 models" in screen.text
+        await screen.press("3", "f4")
+        assert isinstance(screen.app.screen, ChooseScreen)
+        await screen.press("j", "enter")
+        await ask(screen)
+        await screen.until(lambda: bool(screen.client.asked))
+        assert screen.client.asked[0][1] == OTHER
+
+
+async def test_long_answers_are_followed_until_a_person_scrolls_up() -> None:
+    lines = [ChatDelta(text=f"line {number}\n\n") for number in range(60)]
+    client = ScriptedClient(answer=lines, hold=asyncio.Event())
+    async with dashboard(client) as screen:
+        await ask(screen)
+        await screen.until(lambda: "line 59" in screen.text)
+        await screen.press("pageup", "pageup")
+        assert "line 59" not in screen.text
+        assert client.hold is not None
+        client.hold.set()
+        await screen.until(lambda: idle(screen))
+        await screen.pilot.pause()
+        assert "line 59" not in screen.text
+
+
+async def test_a_fast_stream_is_drawn_a_few_times_only() -> None:
+    client = ScriptedClient(answer=[ChatDelta(text="word ") for _ in range(2000)])
+    async with dashboard(client) as screen:
+        await ask(screen)
+        appended = 0
+        await screen.until(lambda: bool(screen.app.home.query(Markdown)) or idle(screen))
+        body = screen.app.home.query_one(Markdown)
+        append = body.append
+
+        def counted(piece: str) -> object:
+            nonlocal appended
+            appended += 1
+            return append(piece)
+
+        body.append = counted  # type: ignore[method-assign, assignment]
+        await screen.until(lambda: "● done" in screen.text)
+        assert appended < 40
+        assert len(screen.app.home.chat._conversation.turns[-1].answer.text) == 10_000
+
+
+async def test_a_link_in_an_answer_is_copied_not_opened() -> None:
+    client = ScriptedClient(answer=[ChatDelta(text="[here](https://example.org/x)")])
+    async with dashboard(client) as screen:
+        await ask(screen)
+        await screen.until(lambda: "● done" in screen.text)
+        body = screen.app.home.query_one(Markdown)
+        body.post_message(Markdown.LinkClicked(body, "file:///etc/passwd"))
+        await screen.until(lambda: screen.copied == "file:///etc/passwd")
+
+
+async def test_hostile_answers_are_text() -> None:
+    hostile = "[red]not red[/] \x1b]0;owned\x07\x1b[2J \u202ereversed [link='x']y[/link] <script>\n\n"
+    hostile += "$red [@click=app.quit]z[/]"
+    async with dashboard(ScriptedClient(answer=[ChatDelta(text=hostile, reasoning=hostile)])) as screen:
+        await ask(screen)
+        await screen.until(lambda: "● done" in screen.text)
+        assert "[red]not red[/]" in screen.text
+        assert "[@click=app.quit]z[/]" in screen.text
+        for each in ("\x1b", "\x07", "\u202e", "owned"):
+            assert each not in screen.text
+        await screen.press("escape", "t")
+        await screen.pilot.pause()
+        assert screen.text.count("[red]not red[/]") == 2
+        assert screen.app.is_running
+
+
+async def test_deeply_nested_markdown_does_not_stop_the_dashboard() -> None:
+    deep = ">" * 3000 + " x\n\n" + "- " * 500 + "y\n\n" + "[" * 3000 + "\n\n" + "*" * 3000 + "\n"
+    async with dashboard(ScriptedClient(answer=[ChatDelta(text=deep)])) as screen:
+        await ask(screen)
+        await screen.until(lambda: "● done" in screen.text, seconds=10)
+        assert screen.app.is_running
+
+
+async def test_the_state_of_other_panes_goes_on_while_answering() -> None:
+    client = ScriptedClient(answer=[ChatDelta(text="half")], hold=asyncio.Event(), state=serving())
+    async with dashboard(client) as screen:
+        await ask(screen)
+        await screen.until(lambda: "half" in screen.text)
+        client.happen(ready(OTHER)[0])
+        await screen.until(lambda: "other-model" in screen.text)

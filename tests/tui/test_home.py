@@ -1,0 +1,353 @@
+"""Keys, mouse and sizes of the home screen."""
+
+import pytest
+from textual.widgets import Input
+
+from meshllm_core.errors import ModelTooLarge
+from meshllm_core.ids import ModelId
+from meshllm_core.state import events as ev
+from meshllm_tui.actions import ACTIONS
+from meshllm_tui.app import NODE_STAYS, STOP_NODE
+from meshllm_tui.screens.ask import AskScreen
+from meshllm_tui.screens.help import HelpScreen
+from meshllm_tui.screens.home import HomeScreen
+from meshllm_tui.screens.load import LoadScreen
+from meshllm_tui.screens.small import SmallScreen
+from tests.tui.conftest import Screen, dashboard
+from tests.tui.samples import BROKEN, SMALL, START, ScriptedClient, bare
+
+
+def visible(screen: Screen) -> list[str]:
+    return [name for name in ("node", "models", "chat", "log") if screen.app.home.pane(name).region.area]
+
+
+def pane_with_keyboard(screen: Screen) -> str:
+    focused = screen.app.focused
+    assert focused is not None
+    return next(each.id or "" for each in focused.ancestors_with_self if each.has_class("pane"))
+
+
+async def test_paints_before_the_node_has_answered() -> None:
+    async with dashboard(ScriptedClient(state=None), started_by_us=True) as screen:
+        assert screen.text.count("starting the node…") == 5, screen.text
+        await screen.until(lambda: "? Help" in screen.text)
+
+
+async def test_shows_node_models_and_log() -> None:
+    async with dashboard() as screen:
+        for words in (
+            "● serving",
+            "SmolLM2-135M-Instruct",
+            "● ready",
+            "↓ downloading",
+            "✗ failed",
+            "! warning",
+        ):
+            assert words in screen.text
+
+
+async def test_an_event_repaints_only_what_it_changes() -> None:
+    async with dashboard() as screen:
+        node = screen.app.home.query_one("#node-facts")
+        before = node.render()
+        screen.client.happen(
+            ev.NoticeLogged(at=START + 50, level="error", source="hub", text="the disk is full")
+        )
+        await screen.until(lambda: "the disk is full" in screen.text)
+        assert node.render() is before
+
+
+async def test_a_thousand_events_are_a_handful_of_repaints() -> None:
+    async with dashboard() as screen:
+        shown = 0
+        show = screen.app.home._show
+
+        def counted(view: object) -> None:
+            nonlocal shown
+            shown += 1
+            show(view)  # type: ignore[arg-type]
+
+        screen.app.home._show = counted  # type: ignore[method-assign]
+        for number in range(1000):
+            screen.client.happen(
+                ev.ModelDownloadProgressed(
+                    at=START, model=ModelId("Qwen3-4B-Instruct:Q4_K_M"), bytes_done=number, bytes_total=1000
+                )
+            )
+        await screen.until(lambda: "999" in screen.text)
+        assert shown < 30
+
+
+async def test_tab_goes_round_the_panes() -> None:
+    async with dashboard() as screen:
+        seen = [pane_with_keyboard(screen)]
+        for _ in range(4):
+            await screen.press("tab")
+            seen.append(pane_with_keyboard(screen))
+        assert seen == ["models", "chat", "log", "node", "models"]
+        await screen.press("shift+tab")
+        assert pane_with_keyboard(screen) == "node"
+
+
+@pytest.mark.parametrize("size", [(60, 20), (80, 24), (120, 40)])
+async def test_numbers_go_to_panes_at_any_size(size: tuple[int, int]) -> None:
+    async with dashboard(size=size) as screen:
+        for key, pane in (("1", "node"), ("2", "models"), ("4", "log"), ("3", "chat")):
+            await screen.press(key)
+            assert pane_with_keyboard(screen) == pane
+            assert pane in visible(screen)
+
+
+@pytest.mark.parametrize(
+    ("size", "panes"),
+    [
+        ((120, 40), ["node", "models", "chat", "log"]),
+        ((119, 40), ["node", "models", "chat"]),
+        ((80, 24), ["node", "models", "chat"]),
+        ((79, 24), ["models"]),
+        ((60, 20), ["models"]),
+    ],
+)
+async def test_as_many_panes_as_there_is_room_for(size: tuple[int, int], panes: list[str]) -> None:
+    async with dashboard(size=size) as screen:
+        assert visible(screen) == panes
+
+
+async def test_too_small_says_so_and_recovers() -> None:
+    async with dashboard(size=(120, 40)) as screen:
+        await screen.press("4")
+        await screen.pilot.resize_terminal(50, 12)
+        await screen.pilot.pause()
+        assert isinstance(screen.app.screen, SmallScreen)
+        assert "60×20" in screen.text
+        await screen.pilot.resize_terminal(80, 24)
+        await screen.pilot.pause()
+        assert isinstance(screen.app.screen, HomeScreen)
+        assert pane_with_keyboard(screen) == "log"
+        assert visible(screen) == ["node", "models", "log"]
+
+
+async def test_starts_small_too() -> None:
+    async with dashboard(size=(40, 10)) as screen:
+        await screen.until(lambda: "60×20" in screen.text)
+        await screen.press("ctrl+q")
+        assert screen.app.return_value == NODE_STAYS
+
+
+async def test_tabs_can_be_clicked() -> None:
+    async with dashboard(size=(60, 20)) as screen:
+        await screen.pilot.click("#tab-log")
+        await screen.pilot.pause()
+        assert visible(screen) == ["log"]
+
+
+async def test_load_asks_the_node() -> None:
+    async with dashboard(ScriptedClient(state=bare())) as screen:
+        assert "Press l to load one." in screen.text
+        await screen.press("l")
+        await screen.press(*"owner/x", "enter")
+        await screen.until(lambda: bool(screen.client.acted))
+        assert screen.client.acted == [("load", {"model": "owner/x"})]
+        await screen.until(lambda: isinstance(screen.app.screen, HomeScreen))
+        assert screen.toasts == ["Loading owner/x."]
+
+
+async def test_load_takes_a_suggestion() -> None:
+    async with dashboard(ScriptedClient(state=bare())) as screen:
+        await screen.press("f2", "d", "down", "enter")
+        await screen.until(lambda: bool(screen.client.acted))
+        assert screen.client.acted == [("load", {"model": "default"})]
+
+
+async def test_load_shows_a_refusal_to_be_put_right() -> None:
+    client = ScriptedClient(
+        state=bare(), refusal=ModelTooLarge("It needs 9 GiB.", hint="Take a smaller one.")
+    )
+    async with dashboard(client) as screen:
+        await screen.press("l", "enter")
+        await screen.until(lambda: "Write which model" in screen.text)
+        await screen.press("x", "enter")
+        await screen.until(lambda: "It needs 9 GiB." in screen.text)
+        assert "Take a smaller one." in screen.text
+        assert isinstance(screen.app.screen, LoadScreen)
+        assert screen.app.screen.query_one(Input).value == "x"
+        await screen.press("escape")
+        assert isinstance(screen.app.screen, HomeScreen)
+
+
+async def test_unload_asks_first() -> None:
+    async with dashboard() as screen:
+        await screen.press("u", "enter")
+        assert screen.client.acted == []
+        await screen.press("u", "right", "enter")
+        await screen.until(lambda: bool(screen.client.acted))
+        assert screen.client.acted == [("unload", {"model": SMALL})]
+
+
+async def test_retry_loads_a_failed_model_again() -> None:
+    async with dashboard() as screen:
+        await screen.press("r")
+        assert screen.client.acted == []
+        await screen.press("j", "j", "r")
+        await screen.until(lambda: bool(screen.client.acted))
+        assert screen.client.acted == [("load", {"model": "unsloth/gemma-3-27b-GGUF:Q8_0"})]
+
+
+async def test_a_refused_action_stays_in_the_log() -> None:
+    client = ScriptedClient(refusal=ModelTooLarge("It needs 9 GiB.", hint="Take a smaller one."))
+    async with dashboard(client) as screen:
+        await screen.press("end", "r")
+        await screen.until(
+            lambda: "load failed: It needs 9 GiB. Take a smaller one." in " ".join(screen.toasts)
+        )
+        log = screen.app.home.pane("log")
+        await screen.until(lambda: getattr(log, "option_count", 0) == 4)
+
+
+async def test_enter_on_a_model_leads_to_the_chat() -> None:
+    async with dashboard() as screen:
+        await screen.press("enter")
+        assert pane_with_keyboard(screen) == "chat"
+        await screen.press("escape", "2", "end", "enter")
+        assert pane_with_keyboard(screen) == "models"
+        assert f"{BROKEN} is not ready: failed." in screen.toasts
+
+
+async def test_copying() -> None:
+    async with dashboard() as screen:
+        await screen.press("y")
+        assert screen.copied == SMALL
+        await screen.press("e")
+        assert screen.copied == "http://127.0.0.1:9337/v1"
+        await screen.press("1", "y")
+        assert "Memory" in screen.copied
+        await screen.press("4", "home", "y")
+        assert screen.copied.startswith("08:00:02 · info")
+        await screen.press("Y")
+        assert screen.copied.count("\n") == 2
+
+
+async def test_the_log_follows_until_a_person_looks_back() -> None:
+    async with dashboard() as screen:
+        log = screen.app.home.pane("log")
+        await screen.press("4")
+        for number in range(30):
+            screen.client.happen(
+                ev.NoticeLogged(at=START + 60, level="info", source="x", text=f"line {number}")
+            )
+        await screen.until(lambda: "line 29" in screen.text)
+        await screen.press("home")
+        screen.client.happen(ev.NoticeLogged(at=START + 60, level="info", source="x", text="the newest"))
+        await screen.until(lambda: getattr(log, "option_count", 0) == 34)
+        await screen.pilot.pause()
+        assert "the newest" not in screen.text
+        await screen.press("f")
+        await screen.until(lambda: "the newest" in screen.text)
+
+
+@pytest.mark.parametrize("key", ["f1", "?"])
+async def test_help_lists_the_keys_and_closes(key: str) -> None:
+    async with dashboard() as screen:
+        await screen.press(key)
+        assert isinstance(screen.app.screen, HelpScreen)
+        assert "Load a model: by name, file or repository." in screen.text
+        await screen.press("escape")
+        assert isinstance(screen.app.screen, HomeScreen)
+
+
+async def test_f1_works_in_the_prompt_where_a_question_mark_is_text() -> None:
+    async with dashboard() as screen:
+        await screen.press("3", "?", "q", "1")
+        assert screen.app.home.chat.prompt.text == "?q1"
+        await screen.press("f1")
+        assert isinstance(screen.app.screen, HelpScreen)
+
+
+@pytest.mark.parametrize(
+    ("keys", "result"), [(["enter"], NODE_STAYS), (["right", "enter"], STOP_NODE)], ids=["stays", "stops"]
+)
+@pytest.mark.parametrize("quit_key", ["ctrl+q", "q"])
+async def test_leaving_asks_whether_the_node_stays(quit_key: str, keys: list[str], result: int) -> None:
+    async with dashboard() as screen:
+        await screen.press(quit_key)
+        assert isinstance(screen.app.screen, AskScreen)
+        await screen.pilot.press(*keys)
+        assert screen.app.return_value == result
+
+
+@pytest.mark.parametrize("keys", [["escape"], ["left", "enter"]], ids=["escape", "cancel"])
+async def test_leaving_can_be_called_off(keys: list[str]) -> None:
+    async with dashboard() as screen:
+        await screen.press("ctrl+q", "ctrl+q", *keys)
+        assert isinstance(screen.app.screen, HomeScreen)
+        assert screen.app.return_value is None
+        assert screen.app.is_running
+
+
+async def test_leaving_does_not_ask_about_a_node_that_never_answered() -> None:
+    async with dashboard(ScriptedClient(state=None)) as screen:
+        await screen.pilot.press("ctrl+q")
+        assert screen.app.return_value == NODE_STAYS
+
+
+async def test_keys_at_the_bottom_follow_the_focus_and_can_be_clicked() -> None:
+    async with dashboard() as screen:
+        line = screen.app.home.query_one("#keys")
+        assert "u Unload" in screen.text
+        assert "r Retry" not in screen.text
+        await screen.press("end")
+        assert "r Retry" in screen.text
+        await screen.press("4")
+        assert "f Follow" in screen.text
+        assert "u Unload" not in screen.text
+        assert "Ctrl+P Palette" in screen.text
+        shown = screen.text.splitlines()[-1]
+        await screen.pilot.click(line, offset=(shown.index("? Help"), 0))
+        await screen.until(lambda: isinstance(screen.app.screen, HelpScreen))
+
+
+async def test_ctrl_c_never_quits() -> None:
+    async with dashboard() as screen:
+        await screen.press("ctrl+c")
+        assert screen.app.is_running
+        await screen.press("3", *"text", "ctrl+a", "shift+home", "ctrl+c")
+        assert screen.app.is_running
+
+
+async def test_every_action_of_the_palette_runs() -> None:
+    async with dashboard() as screen:
+        for action in ACTIONS:
+            if action.palette:
+                await screen.app.perform(action)
+                await screen.pilot.pause()
+                while len(screen.app.screen_stack) > 1:
+                    await screen.press("escape")
+        assert screen.app.is_running
+
+
+async def test_the_palette_finds_actions_and_models() -> None:
+    async with dashboard() as screen:
+        await screen.press("ctrl+p")
+        await screen.press(*"load a mod")
+        await screen.until(lambda: "Load a model: by name" in screen.text)
+        await screen.press("down", "enter")
+        await screen.until(lambda: isinstance(screen.app.screen, LoadScreen))
+
+
+async def test_losing_the_node_keeps_the_picture_and_tells_its_age() -> None:
+    async with dashboard() as screen:
+        screen.client.state = None
+        screen.client.queue.put_nowait(None)
+        await screen.until(lambda: "stale: no answer for" in screen.text)
+        assert "SmolLM2-135M-Instruct" in screen.text
+        assert "lost the node" in screen.text
+
+
+async def test_a_broken_link_is_told_and_taken_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with dashboard() as screen:
+        monkeypatch.setattr(screen.client, "snapshot", None)
+        screen.client.queue.put_nowait(None)
+        await screen.until(lambda: "the link to the node failed" in screen.text)
+        monkeypatch.undo()
+        screen.client.happen(ev.NoticeLogged(at=START + 90, level="info", source="x", text="back again"))
+        await screen.until(lambda: "back again" in screen.text, seconds=8)
