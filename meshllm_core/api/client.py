@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -70,15 +71,15 @@ class ChatDelta:
 class ManagementClient:
     """Talks to one node. Raises MeshError: NodeNotRunning when nobody answers, else what the node said.
 
-    `api_url` is only needed by `chat_stream` and asked of the node when empty. Without an `api_key` the
-    management token is sent to /v1: the node takes its owner's token there too.
+    `api_url` is only needed by `chat_stream` and asked of the node when empty. `api_key` is what /v1 asks
+    for, if it does; without one $MESHLLM_API_KEY is sent.
     """
 
     def __init__(self, console_url: str, *, token: str = "", api_url: str = "", api_key: str = "") -> None:
         self.console_url = console_url.rstrip("/")
         self._token = token
         self._api_url = api_url.rstrip("/")
-        self._api_key = api_key
+        self._api_key = api_key or os.environ.get("MESHLLM_API_KEY", "")
         self._http: httpx.AsyncClient | None = None
 
     async def __aenter__(self) -> ManagementClient:
@@ -170,8 +171,7 @@ class ManagementClient:
             **wanted,
         }
         url = f"{await self._base()}/v1/chat/completions"
-        key = self._api_key or self._token
-        stream = self._stream("POST", url, key, CHAT_SILENCE_SECONDS, json.dumps(body).encode())
+        stream = self._stream("POST", url, self._api_key, CHAT_SILENCE_SECONDS, json.dumps(body).encode())
         async with contextlib.aclosing(stream):
             async for event in stream:
                 if event.data == "[DONE]":

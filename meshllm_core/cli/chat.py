@@ -18,7 +18,10 @@ INPUT_LIMIT = 3 << 20
 """Bytes of a piped prompt; the node's own limit for a whole request is a little more."""
 
 Prompt = Annotated[
-    str | None, typer.Argument(help="The question; piped text is put before it. None: a conversation.")
+    str | None,
+    typer.Argument(
+        metavar="PROMPT", help="The question; piped text goes before it. Without: a conversation."
+    ),
 ]
 Model = Annotated[str, typer.Option("--model", "-m", metavar="NAME", help="The model that answers.")]
 System = Annotated[str | None, typer.Option("--system", "-s", metavar="TEXT", help="The system message.")]
@@ -142,7 +145,7 @@ def _answer(
     reply: Reply | None = None,
     quiet: bool = False,
 ) -> Reply:
-    """Streams one answer to stdout, reasoning to stderr where a person looks."""
+    """Streams one answer to stdout; its reasoning only where a person looks, for it is not the answer."""
     found = reply if reply is not None else Reply()
 
     async def streaming(client: ManagementClient) -> None:
@@ -165,7 +168,7 @@ def _show(delta: ChatDelta, so_far: Reply, quiet: bool) -> None:
         return
     if delta.reasoning and is_terminal():
         if not so_far.reasoning:
-            say(paint("(thinking)", "muted"))
+            emit(paint("(thinking)", "muted"))
         write(paint(clean(delta.reasoning), "muted"))
     if delta.text:
         if so_far.reasoning and not so_far.text and is_terminal():
@@ -180,4 +183,4 @@ def _say_figures(reply: Reply) -> None:
     words = [f"{reply.last.get('model', '')}", f"{reply.last.get('completion_tokens', 0)} tokens"]
     words += [f"{speed:.1f} tok/s"] if speed else []
     words += ["cut at the length limit"] if reply.last.get("finish_reason") == "length" else []
-    say(paint(f"({', '.join(word for word in words if word)})", "muted"))
+    say(f"({', '.join(word for word in words if word)})")

@@ -33,6 +33,9 @@ def dashboard(
 
         say("There is no terminal here for the dashboard; this is the node's status as text.")
         return show_plain(_attach_or_start(paths, settings, arguments), follow=sys.stdout.isatty())
+    if settings.api_key:
+        # The dashboard's chat is a client of /v1 like any other, and its key may stand in config.toml only.
+        os.environ["MESHLLM_API_KEY"] = settings.api_key
     found = find_node(paths)
     if found is not None:
         return _show(paths, found.console_url, found.api_url, started_by_us=False)

@@ -8,8 +8,34 @@ from meshllm_core.errors import ExitCode, MeshError
 
 def say(text: str) -> None:
     """One line for the person at the terminal; data goes to stdout instead."""
+    _write(f"{text}\n")
+
+
+class Progress:
+    """How far something is: on a terminal one line that changes, else a line for every ten percent."""
+
+    def __init__(self) -> None:
+        self._said = -1
+        self._open = False
+
+    def show(self, text: str, percent: int) -> None:
+        """`text` says the same as `percent`, in more words."""
+        if sys.stderr.isatty():
+            _write(f"\r\x1b[K{text}")
+            self._open = True
+        elif percent // 10 != self._said:
+            self._said = percent // 10
+            say(text)
+
+    def end(self) -> None:
+        """Ends the line that changes."""
+        if self._open:
+            say("")
+
+
+def _write(text: str) -> None:
     try:
-        sys.stderr.write(f"{text}\n")
+        sys.stderr.write(text)
         sys.stderr.flush()
     except OSError:
         # Nobody reads any more: what was to be said is lost, what was to be done is not.

@@ -1,14 +1,13 @@
 """`meshllm models`: what is on this disk, what the hub has, what suits this machine."""
 
 import os
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from meshllm_core.cli import models_text, text
 from meshllm_core.cli.control import absolute
-from meshllm_core.cli.diagnostics import say
+from meshllm_core.cli.diagnostics import Progress, say
 from meshllm_core.cli.options import AsJson
 from meshllm_core.cli.output import clean, emit, emit_json, fields, table
 from meshllm_core.errors import ConfigError, ModelNotFound
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from meshllm_core.models.cache import Cache, CachedModel
     from meshllm_core.models.hub import Hub
     from meshllm_core.models.locate import Located
+    from meshllm_core.models.resolve import OnProgress
 
 app = typer.Typer(help="List, show, download and remove models.", no_args_is_help=True)
 
@@ -28,7 +28,7 @@ Ref = Annotated[
 ]
 Names = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[MODEL]...", help="Downloaded models, as `models list` shows them."),
+    typer.Argument(metavar="MODEL", help="Downloaded models, as `models list` shows them."),
 ]
 Everything = Annotated[bool, typer.Option("--all", help="Every downloaded model that nothing uses.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")]
@@ -85,16 +85,18 @@ def download(model: Ref, refresh: Refresh = False, as_json: AsJson = False) -> N
     from meshllm_core.models.resolve import resolve
 
     paths = default_paths()
-    progress = _Progress()
-    resolved = resolve(
-        absolute(model),
-        paths=paths,
-        hub=_hub(paths),
-        memory_available=_memory(),
-        on_progress=progress.take,
-        refresh=refresh,
-    )
-    progress.end()
+    progress = Progress()
+    try:
+        resolved = resolve(
+            absolute(model),
+            paths=paths,
+            hub=_hub(paths),
+            memory_available=_memory(),
+            on_progress=_show_progress(progress),
+            refresh=refresh,
+        )
+    finally:
+        progress.end()
     if resolved.note:
         say(resolved.note)
     if as_json:
@@ -167,29 +169,12 @@ def recommended(as_json: AsJson = False) -> None:
     say(f"{show_bytes(memory)} are free for a model; {suits}.")
 
 
-class _Progress:
-    """Says how far a download is: on a terminal in one line, else in steps of ten percent."""
-
-    def __init__(self) -> None:
-        self._said = -1
-        self._open = False
-
-    def take(self, done: int, total: int) -> None:
-        """`done` of `total` bytes are here."""
+def _show_progress(progress: Progress) -> "OnProgress":
+    def show(done: int, total: int) -> None:
         percent = 100 * done // total if total else 0
-        line = f"{show_bytes(done)} of {show_bytes(total)}, {percent} %"
-        if sys.stderr.isatty():
-            sys.stderr.write(f"\r\x1b[K{line}")
-            sys.stderr.flush()
-            self._open = True
-        elif percent // 10 != self._said:
-            self._said = percent // 10
-            say(line)
+        progress.show(f"{show_bytes(done)} of {show_bytes(total)}, {percent} %", percent)
 
-    def end(self) -> None:
-        """Ends the open line."""
-        if self._open:
-            say("")
+    return show
 
 
 def _cache(paths: Paths) -> "Cache":

@@ -26,7 +26,9 @@ def start_node(paths: Paths, arguments: Sequence[str] = ()) -> "subprocess.Popen
     file = output_file(paths)
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        output = file.open("wb")
+        # Appending: an earlier node that still writes there must not leave holes.
+        output = file.open("ab")
+        output.truncate(0)
     except OSError as error:
         raise NodeError(
             f"Cannot write {file}: {error.strerror}.", hint="Free some space, or set MESHLLM_HOME."

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from meshllm_core.api.openai.settings import OpenAISettings
 from meshllm_core.errors import ExitCode, ModelTooLarge
 from meshllm_core.ids import ModelId
 from meshllm_core.paths import Paths
 from meshllm_core.state import events as ev
 from tests.api.manage.conftest import Node
 from tests.api.openai.conftest import eventually, scripted, serving
-from tests.cli.conftest import command, playing, start_events
+from tests.cli.conftest import command, playing, start_events, write_config
 
 
 async def test_status_as_text_and_json(node: Node) -> None:
@@ -153,6 +154,15 @@ async def test_chat_errors_keep_their_exit_code(paths: Paths) -> None:
         result = await command("chat", "Hi", "--model", "nope")
         assert (result.code, result.out) == (ExitCode.REQUEST, "")
         assert "nope" in result.err
+
+
+async def test_chat_sends_the_key_that_is_configured(paths: Paths) -> None:
+    settings = OpenAISettings(api_key="s3cret-value")
+    async with serving({"tiny": scripted()}, settings) as endpoint, playing(paths, api_url=endpoint.url):
+        refused = await command("chat", "Hi")
+        assert (refused.code, refused.out) == (ExitCode.NODE, "")
+        write_config(paths, 'api_key = "s3cret-value"')
+        assert (await command("chat", "Hi")).out == "Hello there.\n"
 
 
 async def test_bare_meshllm_without_a_terminal_shows_the_status(node: Node) -> None:

@@ -40,7 +40,8 @@ def all_help() -> str:
     for arguments in helps():
         result = run_here(arguments)
         assert (result.code, result.err) == (0, "")
-        parts.append(f"$ meshllm {' '.join(arguments)}\n{result.out}")
+        lines = [line for line in result.out.splitlines() if line.split()[:1] != ["bench"]]
+        parts.append("\n".join([f"$ meshllm {' '.join(arguments)}", *lines, ""]))
     return "\n".join(parts)
 
 

@@ -1,6 +1,7 @@
 """What may be read: documents, their names, and who may read them."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -80,6 +81,8 @@ async def test_status_uses_the_known_names(node: Node) -> None:
     assert (stage["layer_start"], stage["layer_end"], stage["state"]) == (0, 30, "ready")
     assert (stage["ctx_size"], stage["lane_count"], stage["source_model_path"]) == (2048, 4, "/m.gguf")
     assert status["runtime"]["models"][0]["id"] == "tiny"
+    golden = Path(__file__).with_name("golden_status.json")
+    assert json.dumps(status, indent=2) + "\n" == golden.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
