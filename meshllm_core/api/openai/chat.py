@@ -1,19 +1,17 @@
 """`POST /v1/chat/completions`."""
 
-import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from meshllm_core.api.openai.chat_run import ChatRun
-from meshllm_core.api.openai.context import SCHEMA, Edge, Job, json_response, request_id, while_connected
+from meshllm_core.api.openai.chat_run import ChatRun, Wanted, start_run
+from meshllm_core.api.openai.context import SCHEMA, Edge, json_response, while_connected
 from meshllm_core.api.openai.schema_chat import ChatRequest
 from meshllm_core.api.openai.streaming import DONE
-from meshllm_core.api.openai.translate import chat_conversation, chat_generation
+from meshllm_core.api.openai.translate import chat_conversation, stops_of
 from meshllm_core.api.openai.wire import (
     CallView,
     FunctionText,
@@ -29,33 +27,24 @@ from meshllm_core.serve.deltas import (
     ToolCallArguments,
     ToolCallStarted,
 )
-from meshllm_core.serve.tools import callable_tools
 
 
 async def chat_completions(request: Request) -> Response:
     """Answer a conversation, streamed or whole."""
     edge = Edge.of(request)
     body = await edge.read(request, ChatRequest)
-    run = await start_chat(edge, body, request)
+    wanted = Wanted(
+        names={"prompt": "messages"} | ({SCHEMA: "tools"} if body.tools else {}),
+        max_tokens=body.max_completion_tokens or body.max_tokens,
+        top_logprobs=(body.top_logprobs or 0) if body.logprobs else None,
+        stop=stops_of(body.stop),
+        grammar=body.grammar or "",
+    )
+    run = await start_run(request, body, chat_conversation(body), wanted)
     if body.stream:
         usage = bool(body.stream_options and body.stream_options.include_usage)
         return edge.stream(_events(run, with_logprobs=bool(body.logprobs), with_usage=usage))
     return json_response(await while_connected(request, _collect(run, with_logprobs=bool(body.logprobs))))
-
-
-async def start_chat(edge: Edge, body: ChatRequest, request: Request) -> ChatRun:
-    """The run of a chat request, ready to begin. Raises InvalidRequest, ModelUnknown, ModelNotReady."""
-    model, engine = edge.resolve_generating(body.model)
-    conversation = chat_conversation(body)
-    names = {"prompt": "messages"} | ({SCHEMA: "tools"} if body.tools else {})
-    prompt = await conversation.render(engine.facts)
-    generation = chat_generation(body, prompt, conversation, engine.facts, request_id(request))
-    if generation.max_tokens is None and edge.settings.default_max_tokens is not None:
-        generation = msgspec.structs.replace(generation, max_tokens=edge.settings.default_max_tokens)
-    job = Job(edge, model, engine, generation, request.url.path, int(time.time()), names)
-    return ChatRun(
-        job, prompt, callable_tools(conversation.tools, conversation.choice), conversation.parallel
-    )
 
 
 async def _events(run: ChatRun, *, with_logprobs: bool, with_usage: bool) -> AsyncGenerator[bytes, None]:

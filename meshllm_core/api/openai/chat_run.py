@@ -1,16 +1,61 @@
 """One chat answer while it is being computed: the engine's chunks to typed deltas, and what the end tells."""
 
 import os
-from collections.abc import AsyncGenerator
+import time
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 
-from meshllm_core.api.openai.context import Job
-from meshllm_core.engine.types import Delta, Finished, PositionLogprobs, Started
+from starlette.requests import Request
+
+from meshllm_core.api.openai.context import Edge, Job, parameters_as, request_id
+from meshllm_core.api.openai.schema_common import SamplingFields
+from meshllm_core.api.openai.translate import Conversation, sampling_of
+from meshllm_core.engine.types import Delta, Finished, GenerationRequest, PositionLogprobs, Started
 from meshllm_core.errors import RequestCancelled
 from meshllm_core.serve.chat_template import RenderedPrompt
 from meshllm_core.serve.deltas import ChatDelta, ChatStream, ReasoningDelta
-from meshllm_core.serve.tools import ToolSpec
+from meshllm_core.serve.tools import ToolSpec, callable_tools
 from meshllm_core.state.events import FinishReason
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the two routes that chat spell differently."""
+
+    names: Mapping[str, str]
+    """What the fields of the layers below are called on the route."""
+    max_tokens: int | None
+    top_logprobs: int | None
+    stop: tuple[str, ...] = ()
+    grammar: str = ""
+
+
+async def start_run(
+    request: Request, body: SamplingFields, conversation: Conversation, wanted: Wanted
+) -> "ChatRun":
+    """A run that is ready to begin. Raises InvalidRequest and its kinds, ModelUnknown, ModelNotReady."""
+    edge = Edge.of(request)
+    model, engine = edge.resolve_generating(body.model)
+    with parameters_as(wanted.names):
+        prompt = await conversation.render(engine.facts)
+        constraints = conversation.constraints(prompt)
+    default = edge.settings.default_max_tokens
+    generation = GenerationRequest(
+        request_id=request_id(request),
+        prompt=prompt.text,
+        add_special=not prompt.adds_bos,
+        max_tokens=default if wanted.max_tokens is None else wanted.max_tokens,
+        sampling=sampling_of(body, engine.facts),
+        stop=wanted.stop + prompt.stops,
+        grammar=wanted.grammar,
+        visible_special=prompt.visible_special,
+        top_logprobs=wanted.top_logprobs,
+        ignore_eos=bool(body.ignore_eos),
+        **constraints,
+    )
+    job = Job(edge, model, engine, generation, request.url.path, int(time.time()), wanted.names)
+    tools = callable_tools(conversation.tools, conversation.choice)
+    return ChatRun(job, prompt, tools, conversation.parallel)
 
 
 @dataclass

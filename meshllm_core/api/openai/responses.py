@@ -1,57 +1,35 @@
 """`POST /v1/responses`: the newer form of chat, with items and typed events. Nothing is stored."""
 
-import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from meshllm_core.api.openai.chat_run import ChatRun
-from meshllm_core.api.openai.context import (
-    SCHEMA,
-    Edge,
-    Job,
-    json_response,
-    parameters_as,
-    request_id,
-    while_connected,
-)
+from meshllm_core.api.openai.chat_run import ChatRun, Wanted, start_run
+from meshllm_core.api.openai.context import SCHEMA, Edge, Job, json_response, while_connected
 from meshllm_core.api.openai.response_items import AnyEvent, Output
 from meshllm_core.api.openai.schema_responses import ResponsesNamedChoice, ResponsesRequest
-from meshllm_core.api.openai.translate_responses import responses_conversation, responses_generation
+from meshllm_core.api.openai.translate_responses import responses_conversation
 from meshllm_core.api.openai.wire import json_bytes, timings_of
 from meshllm_core.errors import MeshError
-from meshllm_core.serve.tools import callable_tools
 
 
 async def responses(request: Request) -> Response:
     """Answer an input, streamed or whole."""
     edge = Edge.of(request)
     body = await edge.read(request, ResponsesRequest)
-    answer = await _start(edge, body, request)
+    schema = "tools" if body.tools else "text.format.schema"
+    wanted = Wanted(
+        names={"prompt": "input", "messages": "input", SCHEMA: schema},
+        max_tokens=body.max_output_tokens,
+        top_logprobs=(body.top_logprobs or 0) if body.include else None,
+    )
+    answer = _Answer(body, await start_run(request, body, responses_conversation(body), wanted))
     if body.stream:
         return edge.stream(answer.events(), failure=answer.failed)
     return json_response(await while_connected(request, answer.whole()))
-
-
-async def _start(edge: Edge, body: ResponsesRequest, request: Request) -> "_Answer":
-    model, engine = edge.resolve_generating(body.model)
-    conversation = responses_conversation(body)
-    schema = "tools" if body.tools else "text.format.schema"
-    names = {"prompt": "input", "messages": "input", SCHEMA: schema}
-    with parameters_as(names):
-        prompt = await conversation.render(engine.facts)
-    generation = responses_generation(body, prompt, conversation, engine.facts, request_id(request))
-    if generation.max_tokens is None and edge.settings.default_max_tokens is not None:
-        generation = msgspec.structs.replace(generation, max_tokens=edge.settings.default_max_tokens)
-    job = Job(edge, model, engine, generation, request.url.path, int(time.time()), names)
-    return _Answer(
-        body,
-        ChatRun(job, prompt, callable_tools(conversation.tools, conversation.choice), conversation.parallel),
-    )
 
 
 class _Answer:

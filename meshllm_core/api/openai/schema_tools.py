@@ -67,7 +67,7 @@ def choice_tag(value: Any) -> str | None:
 
 def only_named(value: Any) -> Any:
     """Refuse the choices that OpenAI knows beyond a word and a function."""
-    if isinstance(value, dict) and value.get("type") in {"allowed_tools", "custom"}:
+    if isinstance(value, dict) and value.get("type") in ("allowed_tools", "custom"):
         raise refused("Offer only the tools that may be called.", "type")
     return value
 

@@ -23,9 +23,8 @@ from meshllm_core.api.openai.schema_messages import (
     text_of,
 )
 from meshllm_core.api.openai.schema_tools import FunctionTool, NamedChoice
-from meshllm_core.engine.types import GenerationRequest, ModelFacts, Sampling
+from meshllm_core.engine.types import ModelFacts, Sampling
 from meshllm_core.errors import InvalidRequest, UnsupportedField
-from meshllm_core.ids import RequestId
 from meshllm_core.serve.chat_template import RenderedPrompt, render_chat
 from meshllm_core.serve.tools import ToolChoice, ToolSpec, callable_tools, constraint
 
@@ -153,29 +152,6 @@ def chat_conversation(body: ChatRequest) -> Conversation:
         effort=body.reasoning_effort,
         enable_thinking=body.enable_thinking,
         template_variables=body.chat_template_kwargs,
-    )
-
-
-def chat_generation(
-    body: ChatRequest,
-    prompt: RenderedPrompt,
-    conversation: Conversation,
-    facts: ModelFacts,
-    request_id: RequestId,
-) -> GenerationRequest:
-    """What the engine is asked for a chat request; its `max_tokens` is the body's, or None."""
-    return GenerationRequest(
-        request_id=request_id,
-        prompt=prompt.text,
-        add_special=not prompt.adds_bos,
-        max_tokens=body.max_completion_tokens or body.max_tokens,
-        sampling=sampling_of(body, facts),
-        stop=stops_of(body.stop) + prompt.stops,
-        grammar=body.grammar or "",
-        visible_special=prompt.visible_special,
-        top_logprobs=(body.top_logprobs or 0) if body.logprobs else None,
-        ignore_eos=bool(body.ignore_eos),
-        **conversation.constraints(prompt),
     )
 
 

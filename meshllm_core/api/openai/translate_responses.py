@@ -12,10 +12,7 @@ from meshllm_core.api.openai.schema_responses import (
     ResponsesNamedChoice,
     ResponsesRequest,
 )
-from meshllm_core.api.openai.translate import Conversation, sampling_of, schema_text
-from meshllm_core.engine.types import GenerationRequest, ModelFacts
-from meshllm_core.ids import RequestId
-from meshllm_core.serve.chat_template import RenderedPrompt
+from meshllm_core.api.openai.translate import Conversation, schema_text
 from meshllm_core.serve.tools import ToolChoice, ToolSpec
 
 
@@ -33,28 +30,6 @@ def responses_conversation(body: ResponsesRequest) -> Conversation:
         schema_param="text.format",
         effort=body.reasoning.effort if body.reasoning else None,
         template_variables=body.chat_template_kwargs,
-    )
-
-
-def responses_generation(
-    body: ResponsesRequest,
-    prompt: RenderedPrompt,
-    conversation: Conversation,
-    facts: ModelFacts,
-    request_id: RequestId,
-) -> GenerationRequest:
-    """What the engine is asked for a request to `/v1/responses`."""
-    return GenerationRequest(
-        request_id=request_id,
-        prompt=prompt.text,
-        add_special=not prompt.adds_bos,
-        max_tokens=body.max_output_tokens,
-        sampling=sampling_of(body, facts),
-        stop=prompt.stops,
-        visible_special=prompt.visible_special,
-        top_logprobs=(body.top_logprobs or 0) if body.include else None,
-        ignore_eos=bool(body.ignore_eos),
-        **conversation.constraints(prompt),
     )
 
 
