@@ -87,9 +87,9 @@ def load(
     ref = absolute(model)
 
     async def loading(client: ManagementClient) -> ModelView | None:
-        before = await client.snapshot()
+        earlier = _row(await client.snapshot(), ref)
         await client.act("load", model=ref, ctx_size=ctx_size, lanes=lanes)
-        return await _until_ready(client, ref, before.sequence) if wait else None
+        return await _until_ready(client, ref, earlier) if wait else None
 
     view = ask(loading, console=console)
     if as_json:
@@ -117,17 +117,23 @@ def absolute(model: str) -> str:
     return model
 
 
-async def _until_ready(client: ManagementClient, ref: str, since: int) -> ModelView:
-    """Follows the model until it is ready. Raises what it failed with."""
-    said = ""
+async def _until_ready(client: ManagementClient, ref: str, earlier: ModelView | None) -> ModelView:
+    """Follows the model until it is ready. Raises what it failed with.
+
+    `earlier` is its row before it was asked for: an old failure is not the answer to this request.
+    """
+    said, seen = "", False
     snapshots = client.follow()
     async with contextlib.aclosing(snapshots):
         async for snapshot in snapshots:
             view = _row(snapshot, ref)
+            if view is not None and earlier is not None and view.requested_at == earlier.requested_at:
+                continue
             if view is None:
-                if snapshot.sequence > since + 1:
+                if seen:
                     raise NodeError(f"{ref} was unloaded while it was loading.", hint="Load it again.")
                 continue
+            seen = True
             if view.status == "ready":
                 return view
             if view.status == "failed":

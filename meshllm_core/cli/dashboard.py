@@ -10,7 +10,7 @@ from meshllm_core.cli.diagnostics import report, say
 from meshllm_core.cli.ports import can_bind
 from meshllm_core.cli.spawn import failure, start_node, wait_for_node
 from meshllm_core.config import Settings, base_url, load_settings
-from meshllm_core.errors import ExitCode, PortTaken
+from meshllm_core.errors import ExitCode, NodeAlreadyRunning, PortTaken
 from meshllm_core.paths import Paths, default_paths
 
 STOP_NODE = 10
@@ -28,15 +28,20 @@ def dashboard(
     settings = load_settings(paths, flags=flags, environ=os.environ, config_file=config_file)
     for warning in settings.warnings:
         say(f"warning: {warning}")
+    found = find_node(paths)
+    if found is not None and arguments:
+        raise NodeAlreadyRunning(
+            f"A node runs already (process {found.pid}), and its settings cannot be changed from here.",
+            hint="Use `meshllm load MODEL` to add a model, or `meshllm stop` first; `meshllm` shows it.",
+        )
     if not has_screen():
         from meshllm_core.cli.plain import show_plain
 
         say("There is no terminal here for the dashboard; this is the node's status as text.")
-        return show_plain(_attach_or_start(paths, settings, arguments), follow=sys.stdout.isatty())
+        return show_plain(found or _start_plain(paths, settings, arguments), follow=sys.stdout.isatty())
     if settings.api_key:
         # The dashboard's chat is a client of /v1 like any other, and its key may stand in config.toml only.
         os.environ["MESHLLM_API_KEY"] = settings.api_key
-    found = find_node(paths)
     if found is not None:
         return _show(paths, found.console_url, found.api_url, started_by_us=False)
     return _start_and_show(paths, settings, arguments)
@@ -47,10 +52,7 @@ def has_screen() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
-def _attach_or_start(paths: Paths, settings: Settings, arguments: Sequence[str]) -> NodeRecord:
-    found = find_node(paths)
-    if found is not None:
-        return found
+def _start_plain(paths: Paths, settings: Settings, arguments: Sequence[str]) -> NodeRecord:
     _check_ports(settings)
     say("Starting a node in the background; `meshllm stop` ends it.")
     return wait_for_node(paths, start_node(paths, arguments))

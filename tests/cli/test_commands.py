@@ -79,6 +79,33 @@ async def test_load_reports_why_a_model_failed(node: Node) -> None:
     assert result.err.endswith("error: big: Needs 9 GB.\n  Buy memory.\n")
 
 
+async def test_an_old_failure_is_not_the_answer_to_a_new_request(node: Node) -> None:
+    store, model = node.backend.store, ModelId("x")
+    store.append(ev.ModelRequested(at=4.0, model=model, ref="x"))
+    store.append(ev.ModelFailed(at=5.0, model=model, code="c", message="Old.", hint=""))
+    loading = asyncio.create_task(command("load", "x"))
+    await _asked(node, "load")
+    await asyncio.sleep(0.2)
+    store.append(ev.NoticeLogged(at=6.0, level="info", source="s", text="something else"))
+    await asyncio.sleep(0.1)
+    store.append(ev.ModelRequested(at=7.0, model=model, ref="x"))
+    store.append(ev.ModelFailed(at=8.0, model=model, code="c", message="New.", hint=""))
+    result = await loading
+    assert "New." in result.err
+    assert "Old." not in result.err
+
+
+async def test_a_model_that_is_unloaded_while_loading_is_said(node: Node) -> None:
+    loading = asyncio.create_task(command("load", "x"))
+    await _asked(node, "load")
+    node.backend.store.append(ev.ModelRequested(at=4.0, model=ModelId("x"), ref="x"))
+    await asyncio.sleep(0.3)
+    node.backend.store.append(ev.ModelUnloaded(at=5.0, model=ModelId("x")))
+    result = await loading
+    assert (result.code, result.out) == (ExitCode.NODE, "")
+    assert "unloaded while it was loading" in result.err
+
+
 async def test_load_need_not_wait(node: Node) -> None:
     result = await command("load", "auto", "--no-wait", "--json")
     assert result.document == {"ref": "auto", "status": "requested"}

@@ -116,6 +116,14 @@ async def test_bare_meshllm_attaches_to_the_running_node(
     assert f"The node goes on at {node.url}/v1" in screen.shown
 
 
+async def test_options_are_refused_where_a_node_runs_already(
+    node: Node, terminal: Callable[..., Terminal]
+) -> None:
+    screen = terminal("serve", "--lanes", "2")
+    assert await asyncio.to_thread(screen.end) == ExitCode.NODE
+    assert "A node runs already" in screen.shown
+
+
 async def test_a_conversation_on_a_terminal(paths: Paths, terminal: Callable[..., Terminal]) -> None:
     async with serving({"tiny": scripted("Hello", " you")}) as endpoint, playing(paths, api_url=endpoint.url):
         screen = terminal("chat")
