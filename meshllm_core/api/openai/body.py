@@ -4,6 +4,7 @@
 deep as the sender likes, and passes on half of a surrogate pair that no tokenizer can encode.
 """
 
+import asyncio
 import json
 import re
 from collections import Counter
@@ -16,8 +17,12 @@ from starlette.requests import ClientDisconnect, Request
 from meshllm_core.errors import InvalidRequest, PayloadTooLarge, RequestCancelled
 
 MAX_DEPTH = 64
+MAX_CONTAINERS = 100_000
+"""Objects and arrays in a body: each costs far more time and memory than the two bytes it is sent as."""
 MAX_NUMBER_LENGTH = 64
 """Characters; no field of the API needs more, and Python's own limit is a traceback away."""
+_THREAD_FROM_BYTES = 64 * 1024
+"""Larger bodies are parsed beside the event loop, which has streams to serve."""
 _DISCARD_FACTOR = 16
 """Up to this many times the limit is read and thrown away, so that the client lives to read the 413."""
 
@@ -38,7 +43,10 @@ async def read_json(request: Request, limit: int) -> dict[str, Any]:
         raise InvalidRequest(
             f"The body is encoded as {encoding[:40]!r}.", hint="Send it without Content-Encoding."
         )
-    return parse_object(await _read(request, limit))
+    data = await _read(request, limit)
+    if len(data) < _THREAD_FROM_BYTES:
+        return parse_object(data)
+    return await asyncio.to_thread(parse_object, data)
 
 
 async def _read(request: Request, limit: int) -> bytes:
@@ -80,7 +88,7 @@ def parse_object(data: bytes) -> dict[str, Any]:
         text = data.decode()
     except UnicodeDecodeError as error:
         raise InvalidRequest(f"The body is not UTF-8: byte {error.start} is wrong.") from error
-    check_depth(data)
+    check_shape(data)
     try:
         value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
@@ -94,13 +102,14 @@ def parse_object(data: bytes) -> dict[str, Any]:
     return value
 
 
-def check_depth(data: bytes, limit: int = MAX_DEPTH) -> None:
-    """Raise InvalidRequest if the brackets in the JSON text `data` nest deeper than `limit`."""
+def check_shape(data: bytes) -> None:
+    """Raise InvalidRequest if the JSON text `data` nests too deep or holds too many objects and arrays."""
     steps = _STRING.sub(b"", data).translate(_OPEN_IS_TWO, _NOT_BRACKETS)
+    if steps.count(2) > MAX_CONTAINERS:
+        raise InvalidRequest(f"The body has more than {MAX_CONTAINERS} objects and arrays.", hint="Split it.")
     # A step is 2 in, 0 out; less one for each step taken, their sum is the depth. All of it runs in C.
-    depth = max(map(sub, accumulate(steps), count(1)), default=0) if len(steps) > limit else 0
-    if depth > limit:
-        raise InvalidRequest(f"The body nests deeper than {limit} levels.", hint="Flatten it.")
+    if max(map(sub, accumulate(steps), count(1)), default=0) > MAX_DEPTH:
+        raise InvalidRequest(f"The body nests deeper than {MAX_DEPTH} levels.", hint="Flatten it.")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -136,7 +145,7 @@ _DECODER = json.JSONDecoder(
 
 
 def _check_texts(value: Any, path: str) -> None:
-    """Refuse NUL and lone surrogates anywhere below `value`; depth is bounded by `check_depth`."""
+    """Refuse NUL and lone surrogates anywhere below `value`; depth is bounded by `check_shape`."""
     if isinstance(value, str):
         if "\0" in value:
             raise InvalidRequest(f"The text of {path!r} contains NUL.", hint="Remove it.", param=path)

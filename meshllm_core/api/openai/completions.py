@@ -72,7 +72,7 @@ async def _events(job: Job, *, with_usage: bool) -> AsyncGenerator[bytes, None]:
     offset = 0
     async with job.chunks() as chunks:
         async for chunk in chunks:
-            if isinstance(chunk, Delta):
+            if isinstance(chunk, Delta) and (chunk.text or chunk.logprobs):
                 logprobs = b""
                 if alternatives is not None:
                     view = completion_logprobs(list(chunk.logprobs), offset, alternatives)

@@ -84,6 +84,7 @@ BYTES = [
     Bad("deep arrays", b'{"model":' + b"[" * 100_000 + b"]" * 100_000 + b"}", WRONG, None),
     Bad("deep objects", b'{"a":' * 65 + b"1" + b"}" * 65, WRONG, None),
     Bad("deep and cut off", b"[" * 1_000_000, WRONG, None),
+    Bad("a million arrays", b'{"model":[' + b"[]," * 1_000_000 + b"[]]}", WRONG, None),
     Bad("NaN", _raw(temperature=float("nan")), WRONG, None),
     Bad("Infinity", _raw(temperature=float("inf")), WRONG, None),
     Bad("1e309", _raw(temperature=7).replace(b"7", b"1e309"), WRONG, None),
