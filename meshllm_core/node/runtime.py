@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from meshllm_core import __version__
 from meshllm_core.api.record import NodeRecord, find_node, remove_record, write_record
 from meshllm_core.api.token import ensure_token
-from meshllm_core.config import Settings, base_url
+from meshllm_core.config import Settings, base_url, is_loopback
 from meshllm_core.errors import ExitCode, NodeAlreadyRunning, NodeError, StorageError
 from meshllm_core.log import start_logging
 from meshllm_core.node.servers import HttpServer, listen
@@ -112,6 +112,7 @@ class _Node:
     def __init__(self, settings: Settings, paths: Paths, urls: tuple[str, str]) -> None:
         # Heavy modules are imported here and not at the top: `meshllm status` and the dashboard
         # import this package's neighbours and must not wait for FastAPI.
+        from meshllm_core.api.guard import ANY_HOST, LOOPBACK_HOSTS
         from meshllm_core.api.manage import build_management_app
         from meshllm_core.api.openai.app import build_openai_app
         from meshllm_core.api.openai.settings import OpenAISettings
@@ -140,6 +141,7 @@ class _Node:
             max_body_bytes=settings.max_body_mib << 20,
             keep_alive_seconds=settings.keep_alive_seconds,
             api_key=settings.api_key,
+            allowed_hosts=LOOPBACK_HOSTS if is_loopback(settings.host) else frozenset({ANY_HOST}),
         )
         self.api_app = build_openai_app(self.service, limits)
         backend = NodeBackend(self.store, self.hosts, self.stop)

@@ -160,6 +160,15 @@ def test_an_open_address_needs_a_key(tmp_path: Path) -> None:
     assert b"api_key" in done.stderr
 
 
+def test_an_open_address_with_a_key_answers_under_any_name(tmp_path: Path) -> None:
+    with running_node(tmp_path, "--host", "0.0.0.0", environment={"MESHLLM_API_KEY": "s3cret-key"}) as node:
+        headers = {"host": "my-pc.lan", "authorization": "Bearer s3cret-key"}
+        assert httpx.get(f"{node.api}/v1/models", headers=headers, timeout=10).status_code == 200
+        assert (
+            httpx.get(f"{node.api}/v1/models", headers={"host": "my-pc.lan"}, timeout=10).status_code == 401
+        )
+
+
 def test_a_second_node_of_the_same_user_is_refused(tmp_path: Path) -> None:
     with running_node(tmp_path) as node:
         done = _serve(tmp_path, "--port", str(free_port()), "--console", str(free_port()))
