@@ -73,7 +73,9 @@ def _fact(label: str, *value: Span) -> Line:
 def _memory(free: int, total: int, width: int) -> Line:
     words = f" {size(free)} free of {size(total)}"
     filled, empty = bar(1 - free / total, min(width - _LABEL - len(words), 16))
-    return _fact("Memory", Span(filled, "accent"), muted(empty), Span(words if filled else words.strip()))
+    return _fact(
+        "Memory", Span(filled, "accent"), muted(empty), Span(words if filled or empty else words.strip())
+    )
 
 
 def _device(device: Device, width: int) -> Line:

@@ -19,7 +19,7 @@ from meshllm_tui.cleaning import one_line
 from meshllm_tui.conversation import TURNS_KEPT, Conversation, Turn, stream_answer
 from meshllm_tui.keys import bindings_of
 from meshllm_tui.messages import ActionFailed, TokensArrived
-from meshllm_tui.present import NodeView, chat_note
+from meshllm_tui.present import Line, NodeView, chat_note
 from meshllm_tui.screens.ask import AskScreen
 from meshllm_tui.screens.choose import ChooseScreen
 from meshllm_tui.session import Session
@@ -44,6 +44,7 @@ class ChatPane(Vertical):
         self._conversation = Conversation()
         self._chosen: ModelId | None = None
         self._worker: Worker[None] | None = None
+        self._shown: tuple[str, tuple[Line, ...]] = ("", ())
         self._throttle = Throttle(self._tokens_arrived)
 
     def compose(self) -> ComposeResult:
@@ -83,11 +84,14 @@ class ChatPane(Vertical):
         self._view = view
         model = self.model
         others = f"  m: {len(self.ready_models)} models" if len(self.ready_models) > 1 else ""
-        self.border_subtitle = Content(one_line(model.id, 60) + others if model else "no model")
-        note = self.query_one("#chat-note", Static)
-        note.display = not self._conversation.turns or view.link != "live"
-        if note.display:
-            note.update(content(chat_note(view, model, bool(self._conversation.turns))))
+        subtitle = one_line(model.id, 60) + others if model else "no model"
+        lines = chat_note(view, model, bool(self._conversation.turns))
+        if (subtitle, lines) != self._shown:
+            self._shown = (subtitle, lines)
+            self.border_subtitle = Content(subtitle)
+            note = self.query_one("#chat-note", Static)
+            note.display = bool(lines)
+            note.update(content(lines))
 
     def focus_main(self) -> None:
         """Give the keyboard to the prompt."""
@@ -113,7 +117,7 @@ class ChatPane(Vertical):
 
     def _ask(self, question: str, model: ModelId) -> None:
         messages, turn = self._conversation.ask(question, model, time.monotonic())
-        self.query_one("#chat-note").display = False
+        self.show(self._view)
         replies = list(self.query(Reply))
         for old in replies[: max(len(replies) + 1 - TURNS_KEPT, 0)]:
             old.remove()

@@ -1,6 +1,7 @@
 """Keys, mouse and sizes of the home screen."""
 
 import pytest
+from textual.widget import Widget
 from textual.widgets import Input
 
 from meshllm_core.errors import ModelTooLarge
@@ -55,6 +56,15 @@ async def test_an_event_repaints_only_what_it_changes() -> None:
         )
         await screen.until(lambda: "the disk is full" in screen.text)
         assert node.render() is before
+
+
+async def test_a_tick_without_news_draws_nothing() -> None:
+    async with dashboard() as screen:
+        drawn: list[Widget] = []
+        for widget in screen.app.home.walk_children():
+            widget.refresh = lambda *_, widget=widget, **__: drawn.append(widget)  # type: ignore[method-assign, assignment]
+        screen.app.home._show(screen.app.session.view())
+        assert drawn == []
 
 
 async def test_a_thousand_events_are_a_handful_of_repaints() -> None:

@@ -1,6 +1,7 @@
 """The start: what is imported before the first paint, and the whole program in a real terminal."""
 
 import contextlib
+import io
 import json
 import os
 import pty
@@ -13,6 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from meshllm_tui import launch
 
 ROOT = Path(__file__).resolve().parents[2]
 LATE = ("httpx", "markdown_it", "pydantic", "fastapi", "uvicorn", "typer", "huggingface_hub", "llama_cpp")
@@ -31,7 +34,7 @@ TEXTUAL_FREE = (
 PROGRAM = """
 import sys
 from pathlib import Path
-from meshllm_tui.app import run
+from meshllm_tui.launch import run
 sys.exit(run(console_url=sys.argv[1], api_url="", token_file=Path(sys.argv[2]), started_by_us=True))
 """
 
@@ -47,6 +50,39 @@ def test_nothing_heavy_is_imported_before_the_first_paint() -> None:
     loaded = modules_after("import meshllm_tui.app")
     assert not loaded & set(LATE)
     assert "textual" in loaded
+
+
+def test_the_way_in_imports_almost_nothing() -> None:
+    loaded = modules_after("import meshllm_tui.launch")
+    assert not loaded & {"textual", "rich", "asyncio", "msgspec", *LATE}
+
+
+def test_the_first_line_needs_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not launch.paint_first(io.StringIO(), True)
+    screen = Tty()
+    monkeypatch.setenv("TERM", "dumb")
+    assert not launch.paint_first(screen, True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "30")
+    assert launch.paint_first(screen, False)
+    assert screen.getvalue() == launch.ENTER + " meshllm  ◌ looking for the node…"[:30]
+
+
+def test_a_failed_import_gives_the_screen_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    screen = Tty()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "__stderr__", screen)
+    monkeypatch.setitem(sys.modules, "meshllm_tui.app", None)
+    with pytest.raises(ImportError):
+        launch.run(console_url="", api_url="", token_file=tmp_path, started_by_us=True)
+    assert screen.getvalue().endswith(launch.LEAVE)
+
+
+class Tty(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 def test_the_words_are_made_without_textual() -> None:
@@ -105,6 +141,7 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
 @pytest.mark.parametrize(("keys", "code"), [(b"\r", 0), (b"\x1b[C\r", 10)], ids=["node stays", "stop node"])
 def test_in_a_real_terminal(terminal: Terminal, keys: bytes, code: int) -> None:
     terminal.until("starting the node")
+    terminal.until("Models")
     terminal.send(b"\x11")
     terminal.until("Leave it running")
     terminal.send(keys)
