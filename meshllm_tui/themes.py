@@ -1,141 +1,132 @@
 """Dark, light and high contrast. Every text token has a contrast of at least 4.5 on every ground (tested)."""
 
+from dataclasses import dataclass
+
 from textual.theme import Theme
 
 DEFAULT_THEME = "meshllm-dark"
 
 
-def _theme(
-    name: str,
-    *,
-    dark: bool,
-    text: str,
-    muted: str,
-    ground: str,
-    surface: str,
-    panel: str,
-    edge: str,
-    accent: str,
-    ok: str,
-    warn: str,
-    bad: str,
-    chosen: str,
-) -> Theme:
-    variables = {
-        "muted": muted,
-        "accent-text": accent,
-        "ok": ok,
-        "warn": warn,
-        "bad": bad,
-        "edge": edge,
-        "chosen": chosen,
-        "border": accent,
-        "border-blurred": edge,
-        "block-cursor-background": chosen,
-        "block-cursor-foreground": text,
-        "block-cursor-text-style": "none",
-        "block-cursor-blurred-background": panel,
-        "block-cursor-blurred-foreground": text,
-        "block-hover-background": panel,
-        "input-cursor-background": text,
-        "input-cursor-foreground": ground,
-        "input-selection-background": chosen,
-        "input-selection-foreground": text,
-        "screen-selection-background": chosen,
-        "screen-selection-foreground": text,
-        "scrollbar": edge,
-        "scrollbar-hover": muted,
-        "scrollbar-active": accent,
-        "scrollbar-background": ground,
-        "scrollbar-background-hover": ground,
-        "scrollbar-background-active": ground,
-        "scrollbar-corner-color": ground,
-        "link-color": accent,
-        "link-background": "transparent",
-        "link-style": "underline",
-        "link-color-hover": accent,
-        "link-background-hover": chosen,
-        "button-foreground": text,
-        "button-color-foreground": ground,
-        "button-focus-text-style": "bold reverse",
-        "markdown-h1-color": text,
-        "markdown-h2-color": text,
-        "markdown-h3-color": text,
-        "markdown-h4-color": text,
-        "markdown-h5-color": text,
-        "markdown-h6-color": muted,
-        "text": text,
-        "text-muted": muted,
-        "text-disabled": muted,
-        "text-primary": accent,
-        "text-secondary": accent,
-        "text-accent": accent,
-        "text-success": ok,
-        "text-warning": warn,
-        "text-error": bad,
-    }
+@dataclass(frozen=True)
+class Palette:
+    """The colours of one theme, by what they are for."""
+
+    text: str
+    muted: str
+    """Text of less weight."""
+    ground: str
+    surface: str
+    """Behind dialogs."""
+    panel: str
+    """Behind bars and questions."""
+    edge: str
+    """Borders without the keyboard."""
+    accent: str
+    """Keys, addresses, the border with the keyboard."""
+    ok: str
+    warn: str
+    bad: str
+    chosen: str
+    """Behind the row with the keyboard."""
+
+
+_USES: dict[str, str] = {
+    "text": "text block-cursor-foreground block-cursor-blurred-foreground input-cursor-background"
+    " input-selection-foreground screen-selection-foreground button-foreground markdown-h1-color"
+    " markdown-h2-color markdown-h3-color markdown-h4-color markdown-h5-color",
+    "muted": "muted text-muted text-disabled markdown-h6-color scrollbar-hover",
+    "ground": "input-cursor-foreground button-color-foreground scrollbar-background"
+    " scrollbar-background-hover scrollbar-background-active scrollbar-corner-color",
+    "panel": "block-cursor-blurred-background block-hover-background",
+    "edge": "edge border-blurred scrollbar",
+    "accent": "accent-text border scrollbar-active link-color link-color-hover text-primary text-secondary"
+    " text-accent",
+    "ok": "ok text-success",
+    "warn": "warn text-warning",
+    "bad": "bad text-error",
+    "chosen": "chosen block-cursor-background input-selection-background screen-selection-background"
+    " link-background-hover",
+}
+"""For each colour of a palette the style variables that have it; ours, then Textual's."""
+
+_FIXED = {
+    "block-cursor-text-style": "none",
+    "button-focus-text-style": "bold reverse",
+    "link-background": "transparent",
+    "link-style": "underline",
+}
+
+
+def _theme(name: str, palette: Palette, *, dark: bool) -> Theme:
+    uses = {use: getattr(palette, color) for color, names in _USES.items() for use in names.split()}
     return Theme(
         name=name,
-        primary=accent,
-        secondary=muted,
-        accent=accent,
-        success=ok,
-        warning=warn,
-        error=bad,
-        foreground=text,
-        background=ground,
-        surface=surface,
-        panel=panel,
-        boost=panel,
+        primary=palette.accent,
+        secondary=palette.muted,
+        accent=palette.accent,
+        success=palette.ok,
+        warning=palette.warn,
+        error=palette.bad,
+        foreground=palette.text,
+        background=palette.ground,
+        surface=palette.surface,
+        panel=palette.panel,
+        boost=palette.panel,
         dark=dark,
-        variables=variables,
+        variables=uses | _FIXED,
     )
 
 
 THEMES: tuple[Theme, ...] = (
     _theme(
         "meshllm-dark",
+        Palette(
+            text="#d9e0e8",
+            muted="#93a1b3",
+            ground="#10151c",
+            surface="#151b24",
+            panel="#1b232e",
+            edge="#3b4858",
+            accent="#74c0fc",
+            ok="#7ddba0",
+            warn="#f0c674",
+            bad="#ff9a93",
+            chosen="#243548",
+        ),
         dark=True,
-        text="#d9e0e8",
-        muted="#93a1b3",
-        ground="#10151c",
-        surface="#151b24",
-        panel="#1b232e",
-        edge="#3b4858",
-        accent="#74c0fc",
-        ok="#7ddba0",
-        warn="#f0c674",
-        bad="#ff9a93",
-        chosen="#243548",
     ),
     _theme(
         "meshllm-light",
+        Palette(
+            text="#0d1118",
+            muted="#545e6e",
+            ground="#faf9f6",
+            surface="#f4f2ed",
+            panel="#efede7",
+            edge="#b9b6ab",
+            accent="#0b57b0",
+            ok="#14663a",
+            warn="#7a4b00",
+            bad="#a81e2d",
+            chosen="#d9e5f5",
+        ),
         dark=False,
-        text="#0d1118",
-        muted="#545e6e",
-        ground="#faf9f6",
-        surface="#f4f2ed",
-        panel="#efede7",
-        edge="#b9b6ab",
-        accent="#0b57b0",
-        ok="#14663a",
-        warn="#7a4b00",
-        bad="#a81e2d",
-        chosen="#d9e5f5",
     ),
     _theme(
         "meshllm-contrast",
+        Palette(
+            text="#ffffff",
+            muted="#e0e0e0",
+            ground="#000000",
+            surface="#000000",
+            panel="#161616",
+            edge="#ffffff",
+            accent="#ffe04a",
+            ok="#6dff8f",
+            warn="#ffc14a",
+            bad="#ffa3a3",
+            chosen="#003a70",
+        ),
         dark=True,
-        text="#ffffff",
-        muted="#e0e0e0",
-        ground="#000000",
-        surface="#000000",
-        panel="#161616",
-        edge="#ffffff",
-        accent="#ffe04a",
-        ok="#6dff8f",
-        warn="#ffc14a",
-        bad="#ffa3a3",
-        chosen="#003a70",
     ),
 )
