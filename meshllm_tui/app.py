@@ -95,7 +95,7 @@ class MeshApp(App[int]):
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         """A fault in the link must not end the dashboard: say so, and follow the node again."""
-        if event.worker.group == "session" and event.state is WorkerState.ERROR and event.worker.error:
+        if event.state is WorkerState.ERROR and event.worker.error is not None:
             self.session.note("error", f"the link to the node failed: {describe(event.worker.error)}")
             self.set_timer(3.0, self._follow)
 

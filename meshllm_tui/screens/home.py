@@ -7,8 +7,9 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
 from textual.widgets import Static
+from textual.worker import Worker, WorkerState
 
-from meshllm_core.errors import MeshError
+from meshllm_core.errors import MeshError, describe
 from meshllm_core.ids import ModelId
 from meshllm_core.state.snapshot import ModelView
 from meshllm_tui.cleaning import fit, one_line
@@ -231,6 +232,11 @@ class HomeScreen(Screen[None]):
             self.post_message(ActionFailed(name, error))
         else:
             self.post_message(ActionDone(done))
+
+    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
+        """A fault of the dashboard's own must not be silent."""
+        if event.state is WorkerState.ERROR and event.worker.error is not None:
+            self._session.note("error", f"the dashboard failed: {describe(event.worker.error)}")
 
     def on_action_done(self, event: ActionDone) -> None:
         """Say that it worked."""

@@ -9,8 +9,9 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
+from textual.worker import Worker, WorkerState
 
-from meshllm_core.errors import MeshError
+from meshllm_core.errors import MeshError, describe
 from meshllm_tui.cleaning import one_line
 from meshllm_tui.present import Line, Span, error_lines, line, muted
 from meshllm_tui.screens.dialog import Dialog
@@ -103,6 +104,11 @@ class LoadScreen(Dialog[str]):
             self._say(error_lines(error.message, error.hint))
         else:
             self.dismiss(ref)
+
+    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
+        """A fault of the dashboard's own must not look like waiting."""
+        if event.state is WorkerState.ERROR and event.worker.error is not None:
+            self._say(error_lines(describe(event.worker.error), "Please report it with the log."))
 
     def _say(self, lines: tuple[Line, ...]) -> None:
         note = self.query_one("#load-note", Static)

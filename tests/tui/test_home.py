@@ -214,6 +214,16 @@ async def test_a_refused_action_stays_in_the_log() -> None:
         await screen.until(lambda: getattr(log, "option_count", 0) == 4)
 
 
+async def test_a_fault_of_the_dashboard_itself_is_told_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with dashboard() as screen:
+        monkeypatch.setattr(screen.client, "act", None)
+        await screen.press("end", "r")
+        await screen.until(lambda: "the dashboard failed: TypeError" in screen.text)
+        await screen.press("l", "x", "enter")
+        await screen.until(lambda: "Please report it with the log." in screen.text)
+        assert screen.app.is_running
+
+
 async def test_enter_on_a_model_leads_to_the_chat() -> None:
     async with dashboard() as screen:
         await screen.press("enter")
