@@ -54,7 +54,6 @@ class MeshApp(App[int]):
         self,
         open_node: Callable[[], Awaitable[NodeClient]],
         *,
-        console_url: str = "",
         started_by_us: bool = False,
         theme: str = DEFAULT_THEME,
         wall: Callable[[], float] = time.time,
@@ -70,7 +69,6 @@ class MeshApp(App[int]):
             open_node,
             self._throttle.poke,
             started_by_us=started_by_us,
-            console_url=console_url,
             wall=wall,
         )
         self.home = HomeScreen(self.session)
@@ -89,6 +87,10 @@ class MeshApp(App[int]):
 
     def _follow(self) -> None:
         self.run_worker(self.session.run(), group="session", exclusive=True, exit_on_error=False)
+
+    def on_unmount(self) -> None:
+        """Nothing is left to be drawn."""
+        self._throttle.stop()
 
     def _pass_on(self) -> None:
         self.home.post_message(SnapshotChanged(self.session.view()))
@@ -177,6 +179,6 @@ def run(*, console_url: str, api_url: str, token_file: Path, started_by_us: bool
     1 when the dashboard itself failed; its traceback is then on the terminal.
     """
     open_node = partial(open_client, console_url, api_url, token_file)
-    app = MeshApp(open_node, console_url=console_url, started_by_us=started_by_us)
+    app = MeshApp(open_node, started_by_us=started_by_us)
     result = app.run()
     return result if result is not None else (app.return_code or NODE_STAYS)

@@ -77,7 +77,6 @@ class NodeView:
     """Why the last attempt failed."""
     started_by_us: bool = False
     """The node was started for this dashboard, so it may need a moment."""
-    console_url: str = ""
     local: tuple[Notice, ...] = ()
     """Notices of the dashboard itself."""
     wall: float = 0.0

@@ -49,7 +49,6 @@ class Session:
         changed: Callable[[], None],
         *,
         started_by_us: bool = False,
-        console_url: str = "",
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -59,7 +58,6 @@ class Session:
         self.link: Link = "connecting"
         self._changed = changed
         self._started_by_us = started_by_us
-        self._console_url = console_url
         self._clock = clock
         self._wall = wall
         self._heard = clock()
@@ -81,7 +79,6 @@ class Session:
             silent_for=self._clock() - self._heard,
             trouble=self._trouble,
             started_by_us=self._started_by_us,
-            console_url=self._console_url,
             local=tuple(self._local),
             wall=self._wall(),
         )

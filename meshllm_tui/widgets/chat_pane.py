@@ -53,6 +53,10 @@ class ChatPane(Vertical):
             yield Static(id="chat-note", markup=False)
         yield Prompt()
 
+    def on_unmount(self) -> None:
+        """Nothing is left to be drawn."""
+        self._throttle.stop()
+
     @property
     def _turns(self) -> VerticalScroll:
         return self.query_one("#turns", VerticalScroll)
