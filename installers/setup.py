@@ -5,6 +5,7 @@ that is done. When all keys agree nothing is started and nothing is written.
 """
 
 import argparse
+import compileall
 import hashlib
 import json
 import subprocess
@@ -206,6 +207,10 @@ class Setup:
                 names=PROJECT_BUILDERS,
             )
             self._pip(["--no-build-isolation", "--editable", str(self.checkout)], "meshllm", tools)
+        # pip compiles what it copies; an editable project stays where it is, and without bytecode its
+        # first start is slower by half a second.
+        for package in ("meshllm_core", "meshllm_tui"):
+            compileall.compile_dir(self.checkout / package, quiet=2)
 
     def _pip(self, arguments: list[str], subject: str, tools: Path | None = None) -> None:
         pip_install(

@@ -76,7 +76,7 @@ def _start_and_show(paths: Paths, settings: Settings, arguments: Sequence[str]) 
 
 
 def _show(paths: Paths, console_url: str, api_url: str, *, started_by_us: bool) -> int:
-    from meshllm_tui.app import run
+    from meshllm_tui.launch import run
 
     result = run(
         console_url=console_url, api_url=api_url, token_file=paths.token_file, started_by_us=started_by_us

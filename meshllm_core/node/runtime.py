@@ -25,6 +25,10 @@ from meshllm_core.state import events as ev
 if TYPE_CHECKING:
     from meshllm_core.models.hardware import Hardware
 
+MEMORY_SECONDS = 5.0
+MEMORY_STEP = 64 << 20
+"""Bytes; smaller changes of free memory are not told."""
+
 log = logging.getLogger(__name__)
 
 Talk = Callable[[str], None]
@@ -71,7 +75,10 @@ async def _serve(settings: Settings, paths: Paths, talk: Talk) -> ExitCode:
     node.started()
     talk(f"OpenAI endpoint  {settings_urls[0]}/v1")
     talk(f"management API   {settings_urls[1]}")
-    speaker = asyncio.create_task(_speak(node.store, talk), name="speak")
+    helpers = [
+        asyncio.create_task(_speak(node.store, talk), name="speak"),
+        asyncio.create_task(_watch_memory(node.store), name="memory"),
+    ]
     try:
         await node.stopped.wait()
     finally:
@@ -80,8 +87,9 @@ async def _serve(settings: Settings, paths: Paths, talk: Talk) -> ExitCode:
         await node.hosts.close()
         node.store.close()
         await console.stop()
-        speaker.cancel()
-        await asyncio.gather(speaker, node.detecting, return_exceptions=True)
+        for helper in helpers:
+            helper.cancel()
+        await asyncio.gather(*helpers, node.detecting, return_exceptions=True)
         remove_record(paths, os.getpid())
     return ExitCode.OK
 
@@ -195,6 +203,17 @@ class _Node:
                 ev.NoticeLogged(at=time.time(), level="error", source="hardware", text=hardware.problem)
             )
         return hardware
+
+
+async def _watch_memory(store: Any) -> None:
+    """Keep the snapshot's free memory true, without an event for every small change."""
+    from meshllm_core.models.memory import read_memory
+
+    while not store.closed:
+        free = read_memory().available
+        if abs(free - store.snapshot.memory_free) > MEMORY_STEP:
+            store.append(ev.MemoryMeasured(at=time.time(), memory_free=free))
+        await asyncio.sleep(MEMORY_SECONDS)
 
 
 async def _speak(store: Any, talk: Talk) -> None:

@@ -65,6 +65,12 @@ class HardwareDetected(Event, frozen=True, kw_only=True, tag="hardware_detected"
     devices: tuple[Device, ...]
 
 
+class MemoryMeasured(Event, frozen=True, kw_only=True, tag="memory_measured"):
+    """Free main memory changed noticeably."""
+
+    memory_free: int
+
+
 class ModelRequested(Event, frozen=True, kw_only=True, tag="model_requested"):
     """Somebody asked for a model; it has a row from now on."""
 
@@ -200,6 +206,7 @@ AnyEvent = (
     NodeStarted
     | NodeStopping
     | HardwareDetected
+    | MemoryMeasured
     | ModelRequested
     | ModelNamed
     | ModelDownloadProgressed

@@ -50,6 +50,8 @@ def _fold(snapshot: NodeSnapshot, event: ev.AnyEvent) -> NodeSnapshot:
                 memory_free=event.memory_free,
                 devices=event.devices,
             )
+        case ev.MemoryMeasured():
+            return replace(snapshot, memory_free=event.memory_free)
         case ev.NoticeLogged():
             return _notice(snapshot, event.at, event.level, event.source, event.text)
         case ev.RequestStarted() | ev.RequestFinished():
