@@ -5,14 +5,24 @@ from collections.abc import Callable
 
 from meshllm_core.engine.job import EngineJob
 from meshllm_core.engine.kv import Ledger
-from meshllm_core.engine.llama.context import NO_ROOM, Context
+from meshllm_core.engine.llama.context import INTERRUPTED, NO_ROOM, Context
 from meshllm_core.engine.llama.model import Model
 from meshllm_core.engine.llama.sampler import GrammarDeadEnd
 from meshllm_core.engine.meter import Meter
 from meshllm_core.engine.protocol import Chunks, LoadSpec, Stats
-from meshllm_core.engine.scheduler import Lanes, PrefillRate, Work, plan_step
+from meshllm_core.engine.scheduler import (
+    PREFILL_ALONE_SECONDS,
+    UNINTERRUPTED_SECONDS,
+    Lanes,
+    PrefillRate,
+    Work,
+    plan_step,
+)
 from meshllm_core.engine.types import Delta, Finished, Refused, Started, StopReason
 from meshllm_core.ids import RequestId
+
+LONG_CHUNK = 64
+"""Tokens; a step with a chunk of at least this size is worth interrupting."""
 
 Item = Started | Delta | Finished | Refused
 
@@ -28,7 +38,14 @@ class EngineLoop:
         self._send = send
         self._lanes: Lanes[EngineJob] = Lanes(spec.lanes)
         self._ledger = Ledger(spec.lanes + spec.prefix_slots, context.cells)
-        self._rate = PrefillRate(largest_chunk=spec.prefill_chunk)
+        # A recurrent state cannot be taken back to where an interrupted step began.
+        self._interruptible = not model.recurrent
+        self._rate = PrefillRate(
+            largest_chunk=spec.prefill_chunk,
+            alone_seconds=PREFILL_ALONE_SECONDS if self._interruptible else UNINTERRUPTED_SECONDS,
+        )
+        self.prefilling: frozenset[RequestId] = frozenset()
+        """Requests with a long chunk in the running step: cancelling one of them may interrupt it."""
         self._meter = Meter()
         self._items: list[Item] = []
 
@@ -151,14 +168,26 @@ class EngineLoop:
                 continue
             began = time.monotonic()
             ends = self._fill(work)
-            if self._context.decode() == NO_ROOM:
+            code = self._decode(work)
+            if code == NO_ROOM:
                 self._give_way()
                 continue
+            if code == INTERRUPTED:
+                return
             self._note(work, time.monotonic() - began)
             for part, index in zip(work, ends, strict=True):
                 if part.finishes:
                     self._sample(part.job, index)
             return
+
+    def _decode(self, work: list[Work[EngineJob]]) -> int:
+        if self._interruptible:
+            self.prefilling = frozenset(
+                part.job.request.request_id for part in work if part.count >= LONG_CHUNK
+            )
+        code = self._context.decode()
+        self.prefilling = frozenset()
+        return code
 
     def _make_room(self, work: list[Work[EngineJob]]) -> list[Work[EngineJob]]:
         """Evict idle prefixes until the batch has cells; then shorten prefill; then let a request wait."""

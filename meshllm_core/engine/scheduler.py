@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
-PREFILL_ALONE_SECONDS = 0.7
-"""A step without decodes takes about this long at most, so that a cancelled request is noticed."""
+PREFILL_ALONE_SECONDS = 2.0
+"""A step without decodes takes about this long at most: who comes meanwhile waits for its end."""
+UNINTERRUPTED_SECONDS = 0.7
+"""The same where a step cannot be interrupted, so that a cancelled request is noticed within a second."""
 PREFILL_BESIDE_DECODE_SECONDS = 0.12
 """A step that also carries decodes takes about this long, so that streams keep moving."""
 SMALLEST_CHUNK = 32
@@ -40,6 +42,7 @@ class PrefillRate:
     tokens_per_second: float = 300.0
     largest_chunk: int = 512
     """Tokens; the most that one step takes, however fast the machine is."""
+    alone_seconds: float = PREFILL_ALONE_SECONDS
 
     def note(self, tokens: int, seconds: float) -> None:
         """A step computed this many tokens. Small steps say little and are left out."""
@@ -48,7 +51,7 @@ class PrefillRate:
 
     def budget(self, *, decoding: bool, capacity: int) -> int:
         """Prefill tokens for the next step, at most `capacity`."""
-        seconds = PREFILL_BESIDE_DECODE_SECONDS if decoding else PREFILL_ALONE_SECONDS
+        seconds = PREFILL_BESIDE_DECODE_SECONDS if decoding else self.alone_seconds
         wanted = max(SMALLEST_CHUNK, int(self.tokens_per_second * seconds))
         return min(capacity, self.largest_chunk, wanted)
 

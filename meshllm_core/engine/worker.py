@@ -100,7 +100,6 @@ def run(wire: Wire) -> None:
         return
     inbox = Inbox(model, context, spec, wire.send, embeddings=model.embeds)
     wire.send(Loaded(facts=model.facts(context=inbox.context_limit, embeddings=model.embeds)))
-    threading.Thread(target=_read, args=(wire, inbox), name="reader", daemon=True).start()
     gc.collect()
     gc.freeze()
 
@@ -109,17 +108,24 @@ def run(wire: Wire) -> None:
             inbox.closed(ended(message))
         wire.send(message)
 
-    serve(EngineLoop(model, context, spec, send), inbox)
+    loop = EngineLoop(model, context, spec, send)
+    threading.Thread(target=_read, args=(wire, inbox, loop), name="reader", daemon=True).start()
+    serve(loop, inbox, context)
 
 
-def _read(wire: Wire, inbox: Inbox) -> None:
+def _read(wire: Wire, inbox: Inbox, loop: EngineLoop) -> None:
     while True:
-        inbox.receive(wire.receive())
+        message = wire.receive()
+        inbox.receive(message)
+        if isinstance(message, Cancel) and message.request_id in loop.prefilling:
+            inbox.context.interrupt()
 
 
-def serve(loop: EngineLoop, inbox: Inbox) -> None:
+def serve(loop: EngineLoop, inbox: Inbox, context: Context) -> None:
     """Take what arrived, compute a step, again; sleeps while there is nothing to do."""
     while True:
+        # Before the queue is emptied: an interrupt that comes later belongs to a message not yet seen.
+        context.resume()
         if not loop.busy:
             loop.idle_stats()
             _dispatch(inbox.queue.get(), loop, inbox)

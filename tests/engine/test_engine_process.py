@@ -22,6 +22,7 @@ from meshllm_core.errors import (
     Overloaded,
     UnsupportedField,
 )
+from meshllm_core.node.devices import list_devices
 from tests.support.engines import Result, request, run, running_engine
 
 pytestmark = pytest.mark.model
@@ -261,3 +262,27 @@ async def test_a_bad_file_is_a_typed_error(tmp_path: Path, content: bytes) -> No
     spec = LoadSpec(files=(str(path),), context=256, lanes=1, prefix_slots=1, queue_limit=1, threads=1)
     with pytest.raises(ModelFileInvalid, match=r"bad\.gguf"):
         await engine.start(spec, lambda fraction: None)
+
+
+async def test_a_long_prefill_is_interrupted_and_its_neighbour_is_not_harmed(tmp_path: Path) -> None:
+    long = "one two three four " * 450
+    async with running_engine(tmp_path, context=2048, prefill_chunk=1024, batch=1024) as engine:
+        await run(engine, "measure " * 600, max_tokens=1)
+        whole = await run(engine, long, max_tokens=1)
+        assert whole.end.cached_tokens < 10
+        expected = await run(engine, PARIS)
+        stream = engine.generate(request("again " + long))
+        started = await anext(stream)
+        assert started.request_id
+        await asyncio.sleep(0.2)
+        began = time.monotonic()
+        await stream.aclose()  # type: ignore[attr-defined]
+        after = await run(engine, PARIS)
+        waited = time.monotonic() - began
+    assert after.text == expected.text
+    assert waited < whole.end.timings.prefill_ms / 1000 / 2
+
+
+async def test_the_device_list_comes_from_a_child() -> None:
+    names = [device.name for device in await asyncio.to_thread(list_devices)]
+    assert "CPU" in names

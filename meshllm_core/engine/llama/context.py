@@ -1,6 +1,7 @@
 """A llama_context with one batch that is refilled for every step."""
 
 import ctypes
+import sys
 from collections.abc import Sequence
 
 from meshllm_core.engine.llama.library import api
@@ -13,6 +14,13 @@ _FLASH = {"auto": -1, "off": 0, "on": 1}
 
 NO_ROOM = 1
 """`decode` found no free cells for the batch; nothing was computed."""
+INTERRUPTED = 2
+"""`decode` was stopped by `interrupt`; llama.cpp has taken the batch's positions back."""
+
+_LIBC = ctypes.CDLL("msvcrt" if sys.platform == "win32" else None)
+_STRLEN = _LIBC.strlen
+"""llama.cpp asks an abort callback before each node of a graph, a thousand times a token. A Python function
+would cost a millisecond of that; strlen over a buffer of ours answers 0 (go on) or 1 (stop) for nothing."""
 
 
 class Context:
@@ -34,6 +42,9 @@ class Context:
         params.swa_full = False
         params.embeddings = embeddings
         params.no_perf = True
+        self._stop = ctypes.create_string_buffer(2)
+        params.abort_callback = ctypes.cast(_STRLEN, type(params.abort_callback))
+        params.abort_callback_data = ctypes.addressof(self._stop)
         self.model = model
         self.handle = api.llama_init_from_model(model.handle, params)
         if not self.handle:
@@ -61,6 +72,16 @@ class Context:
         """Forget everything."""
         api.llama_memory_clear(self.memory, False)
 
+    # Interrupting ---------------------------------------------------------------------------
+
+    def interrupt(self) -> None:
+        """End the running `decode`, or the next one, early. May be called from any thread."""
+        self._stop.value = b"x"
+
+    def resume(self) -> None:
+        """Let `decode` run again."""
+        self._stop.value = b""
+
     # Steps ----------------------------------------------------------------------------------
 
     def begin(self) -> None:
@@ -77,9 +98,9 @@ class Context:
         return self._batch.add(tokens, start, sequence, last_logits=last_logits)
 
     def decode(self) -> int:
-        """Compute the batch. 0, or NO_ROOM. Raises EngineError on any other code."""
+        """Compute the batch. 0, NO_ROOM or INTERRUPTED. Raises EngineError on any other code."""
         code = int(api.llama_decode(self.handle, self._batch.struct()))
-        if code not in (0, NO_ROOM):
+        if code not in (0, NO_ROOM, INTERRUPTED):
             raise EngineError(f"llama_decode failed with code {code}.", hint="See the engine's log.")
         return code
 
