@@ -1,6 +1,6 @@
 """meshllm beside llama-server: same source, same model, threads, context and slots, in turn on one machine.
 
-    python -m benchmarks.side_by_side --model FILE.gguf [--llama-server PROGRAM]
+    python -m benchmarks.side_by_side --model FILE.gguf [--llama-server PROGRAM] [--quiet 0.15 --runs 5 …]
 
 Both listen on loopback. `meshllm bench compare` measures them (A B A B …) and ends with 7 when a bound is
 not kept. What llama-server is given, and why:
@@ -15,20 +15,26 @@ not kept. What llama-server is given, and why:
 """
 
 import argparse
+import json
+import os
 import shlex
 import subprocess
 import sys
 import tempfile
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.peer import find_or_build
 from benchmarks.programs import MESHLLM, free_ports, program, say, wait_until_it_answers
+from meshllm_core.config import KEYS
 from meshllm_core.errors import MeshError, describe
 
 BOUNDS = ("--min-decode", "0.95", "--min-aggregate", "0.90", "--max-ttft", "1.15", "--max-memory", "1.3")
 _READY_SECONDS = 180.0
+_SETTINGS = {key.variable for key in KEYS if not key.secret}
+_RESULTS = Path(__file__).parent / "results"
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,9 @@ def main() -> int:
             home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="meshllm-bench-")))
             ours = _start_ours(stack, options, home)
             theirs = _start_peer(stack, options, home)
-            command = _compare(ours, theirs, options.raw, rest)
+            raw = options.raw or _RESULTS / f"{time.strftime('%Y-%m-%dT%H%MZ', time.gmtime())}.jsonl"
+            _note_setup(raw, options)
+            command = _compare(ours, theirs, raw, rest)
             say(f"$ {shlex.join(command[len(MESHLLM) :])}")
             return subprocess.run([*command], check=False).returncode
     except MeshError as error:
@@ -61,8 +69,7 @@ def _start_ours(stack: ExitStack, options: argparse.Namespace, home: Path) -> Se
     log = home / "meshllm.log"
     command = [
         *MESHLLM, "serve", "--headless", "--gguf", str(options.model), "--port", str(port),
-        "--console", str(console), "--ctx-size", str(options.ctx_size), "--lanes", str(options.lanes),
-        "--threads", str(options.threads), *shlex.split(options.serve_args),
+        "--console", str(console), *_serve_flags(options),
     ]  # fmt: skip
     pid = stack.enter_context(program(command, log, {"MESHLLM_HOME": str(home / "home")}))
     url = f"http://127.0.0.1:{port}/v1"
@@ -76,11 +83,8 @@ def _start_peer(stack: ExitStack, options: argparse.Namespace, home: Path) -> Se
     log = home / "llama-server.log"
     command = [
         str(find_or_build(options.llama_server)), "-m", str(options.model), "--alias", options.model.stem,
-        "-c", str(options.ctx_size * options.lanes), "-np", str(options.lanes), "-t", str(options.threads),
-        "--host", "127.0.0.1", "--port", str(port), "--no-ui",
+        "--host", "127.0.0.1", "--port", str(port), *_peer_flags(options),
     ]  # fmt: skip
-    command += [] if options.peer_defaults else ["--cache-ram", "0"]
-    command += ["-kvu"] if options.peer_unified else []
     say(f"$ {shlex.join(['llama-server', *command[3:]])}")
     pid = stack.enter_context(program(command, log))
     url = f"http://127.0.0.1:{port}/v1"
@@ -89,13 +93,47 @@ def _start_peer(stack: ExitStack, options: argparse.Namespace, home: Path) -> Se
     return Server("llama-server", url, pid)
 
 
-def _compare(ours: Server, theirs: Server, raw: Path | None, rest: list[str]) -> list[str]:
+def _peer_flags(options: argparse.Namespace) -> list[str]:
+    flags = [
+        "-c",
+        str(options.ctx_size * options.lanes),
+        "-np",
+        str(options.lanes),
+        "-t",
+        str(options.threads),
+    ]
+    flags += ["--no-ui"]
+    flags += [] if options.peer_defaults else ["--cache-ram", "0"]
+    return flags + (["-kvu"] if options.peer_unified else [])
+
+
+def _serve_flags(options: argparse.Namespace) -> list[str]:
+    flags = ["--ctx-size", str(options.ctx_size), "--lanes", str(options.lanes)]
+    return [*flags, "--threads", str(options.threads), *shlex.split(options.serve_args)]
+
+
+def _note_setup(raw: Path, options: argparse.Namespace) -> None:
+    """First line of the raw file: what was compared. Names files, not where they lie."""
+    line = {
+        "kind": "setup",
+        "model": options.model.name,
+        "meshllm": _serve_flags(options),
+        "llama-server": _peer_flags(options),
+        # The node reads these as its settings, so they belong to what was compared.
+        "environment": {name: os.environ[name] for name in sorted(os.environ) if name in _SETTINGS},
+    }
+    raw.parent.mkdir(parents=True, exist_ok=True)
+    with raw.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def _compare(ours: Server, theirs: Server, raw: Path, rest: list[str]) -> list[str]:
     """The command that compares; `rest` (further options of it) wins over the bounds of the issue."""
     return [
         *MESHLLM, "bench", "compare",
         "--left", ours.url, "--left-name", ours.name, "--left-pid", str(ours.pid),
         "--right", theirs.url, "--right-name", theirs.name, "--right-pid", str(theirs.pid),
-        *BOUNDS, *(["--raw", str(raw)] if raw else []), *rest,
+        *BOUNDS, "--raw", str(raw), *rest,
     ]  # fmt: skip
 
 
@@ -112,7 +150,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--ctx-size", type=int, default=2048, help="tokens per lane (default 2048)")
     parser.add_argument("--lanes", type=int, default=4, help="lanes or slots (default 4)")
     parser.add_argument("--threads", type=int, default=2, help="threads of each engine (default 2)")
-    parser.add_argument("--raw", type=Path, help="append every request's figures as JSON lines")
+    parser.add_argument(
+        "--raw", type=Path, help="file for every request's figures (default: a new one in benchmarks/results)"
+    )
     parser.add_argument("--serve-args", default="", help="further options of `meshllm serve`, as one text")
     parser.add_argument("--peer-defaults", action="store_true", help="leave llama-server's prompt cache on")
     parser.add_argument(
