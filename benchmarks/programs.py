@@ -27,6 +27,11 @@ def say(line: str) -> None:
     sys.stderr.flush()
 
 
+def end_orderly_on_sigterm() -> None:
+    """Lets SIGTERM unwind the stack, so that what was started is ended too."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+
+
 def free_ports(count: int) -> list[int]:
     """Ports of the loopback interface that nobody has at this moment."""
     with contextlib.ExitStack() as stack:

@@ -27,7 +27,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.peer import find_or_build
-from benchmarks.programs import MESHLLM, free_ports, program, say, wait_until_it_answers
+from benchmarks.programs import (
+    MESHLLM,
+    end_orderly_on_sigterm,
+    free_ports,
+    program,
+    say,
+    wait_until_it_answers,
+)
 from meshllm_core.config import KEYS
 from meshllm_core.errors import MeshError, describe
 
@@ -49,6 +56,7 @@ class Server:
 def main() -> int:
     """Starts both, runs the comparison, ends both. Exit code of the comparison."""
     options, rest = _parser().parse_known_args()
+    end_orderly_on_sigterm()
     try:
         with ExitStack() as stack:
             home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="meshllm-bench-")))

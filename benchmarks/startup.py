@@ -29,7 +29,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.programs import MESHLLM, free_ports, program, say, wait_for_quiet
+from benchmarks.programs import MESHLLM, end_orderly_on_sigterm, free_ports, program, say, wait_for_quiet
 from meshllm_core.bench.stats import summarize
 from meshllm_core.errors import EngineTimeout, ExitCode, MeshError, describe
 
@@ -42,6 +42,7 @@ _ENTER_SCREEN = b"\x1b[?1049h"
 def main() -> int:
     """Measures and prints; CHECK when a bound is not kept."""
     options = _parser().parse_args()
+    end_orderly_on_sigterm()
     try:
         health: list[tuple[float, float]] = []
         paint: list[float] = []
