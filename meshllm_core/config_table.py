@@ -115,8 +115,8 @@ class Settings:
         allowed=(1, 256),
     )
     prefix_slots: int = key(
-        8,
-        "Idle sequences kept per model, so that a prompt with the same beginning is not computed again.",
+        4,
+        "Idle sequences that may stay in a model's KV cache beside its lanes; others are parked in memory.",
         section="Serving",
         allowed=(0, 128),
     )

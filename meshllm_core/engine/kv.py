@@ -68,6 +68,11 @@ class Ledger:
         idle = [(s.last_used, i) for i, s in enumerate(self.sequences) if not s.owner and s.tokens]
         return min(idle)[1] if idle else None
 
+    def idle_cells(self) -> int:
+        """Cells that only idle sequences hold."""
+        owned = {cell for state in self.sequences if state.owner for cell in state.cells}
+        return len(self._users) - len(owned)
+
     def claim(self, sequence: int, owner: str) -> None:
         """A request computes in this sequence from now on."""
         self._clock += 1

@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable
 
 from meshllm_core.engine.job import EngineJob
-from meshllm_core.engine.kv import Ledger
 from meshllm_core.engine.llama.context import INTERRUPTED, NO_ROOM, Context
 from meshllm_core.engine.llama.model import Model
 from meshllm_core.engine.llama.sampler import GrammarDeadEnd
@@ -18,11 +17,16 @@ from meshllm_core.engine.scheduler import (
     Work,
     plan_step,
 )
+from meshllm_core.engine.slots import Slots
 from meshllm_core.engine.types import Delta, Finished, Refused, Started, StopReason
 from meshllm_core.ids import RequestId
 
 LONG_CHUNK = 64
 """Tokens; a step with a chunk of at least this size is worth interrupting."""
+
+FLUSH_SECONDS = 0.025
+"""Text of faster models is sent this often. Each hand-over takes the node and the client processor time
+that the engine's threads wait for; forty times a second is smoother than a person can see."""
 
 Item = Started | Delta | Finished | Refused
 
@@ -37,7 +41,13 @@ class EngineLoop:
         self._context = context
         self._send = send
         self._lanes: Lanes[EngineJob] = Lanes(spec.lanes)
-        self._ledger = Ledger(spec.lanes + spec.prefix_slots, context.cells)
+        self._slots = Slots(
+            model,
+            context,
+            sequences=spec.lanes + spec.prefix_slots,
+            parking_bytes=spec.parking_bytes,
+        )
+        self._ledger = self._slots.ledger
         # A recurrent state cannot be taken back to where an interrupted step began.
         self._interruptible = not model.recurrent
         self._rate = PrefillRate(
@@ -47,7 +57,11 @@ class EngineLoop:
         self.prefilling: frozenset[RequestId] = frozenset()
         """Requests with a long chunk in the running step: cancelling one of them may interrupt it."""
         self._meter = Meter()
+        self._lanes_changed = False
         self._items: list[Item] = []
+        self._sent = 0.0
+        self._streaming: set[RequestId] = set()
+        """Requests whose first text was sent."""
 
     @property
     def busy(self) -> bool:
@@ -70,11 +84,14 @@ class EngineLoop:
         """One batch: admit, compute, sample, send."""
         self._admit()
         if self._lanes.active:
+            if self._lanes_changed:
+                self._slots.park_idle()
+                self._lanes_changed = False
             self._compute()
-        self._flush()
-        stats = self._meter.due(
-            time.monotonic(), active=len(self._lanes.active), queued=len(self._lanes.waiting)
-        )
+        now = time.monotonic()
+        self._flush(now=now)
+        self._streaming = {job.request.request_id for job in self._lanes.active if job.generated}
+        stats = self._meter.due(now, active=len(self._lanes.active), queued=len(self._lanes.waiting))
         if stats is not None:
             self._send(self._stats(*stats))
 
@@ -104,59 +121,12 @@ class EngineLoop:
                 self._items += [job.started(), job.finished("length")]
                 job.sampler.close()
                 continue
-            self._place(job)
+            self._slots.place(job)
             if first_time:
                 job.cached = job.held
                 self._items.append(job.started())
             self._lanes.active.append(job)
-
-    def _place(self, job: EngineJob) -> None:
-        """Give the job a sequence that already holds as much of its beginning as possible."""
-        # The last token is always computed: its logits are what the answer starts from.
-        match = self._ledger.best_match(job.tokens[:-1])
-        length = self._reusable(match.sequence, match.length) if match else 0
-        if match and length:
-            held = len(self._ledger.sequences[match.sequence].tokens)
-            spare = self._spare(match.sequence)
-            if match.idle and (2 * length >= held or spare is None or self._model.recurrent):
-                self._trim(match.sequence, length)
-                self._claim(job, match.sequence, length)
-                return
-            if spare is not None and not self._model.recurrent:
-                self._trim(spare, 0)
-                self._context.share(match.sequence, spare, length)
-                self._ledger.share(match.sequence, spare, length)
-                self._claim(job, spare, length)
-                return
-        spare = self._ledger.vacant()
-        if spare is None:  # there are more sequences than lanes, so an active job always left one
-            raise AssertionError("no sequence is free though a lane is")
-        self._trim(spare, 0)
-        self._claim(job, spare, 0)
-
-    def _spare(self, source: int) -> int | None:
-        spare = self._ledger.vacant()
-        return None if spare == source else spare
-
-    def _claim(self, job: EngineJob, sequence: int, held: int) -> None:
-        self._ledger.claim(sequence, job.request.request_id)
-        job.sequence, job.held = sequence, held
-
-    def _reusable(self, sequence: int, length: int) -> int:
-        """How much of a match this kind of memory can really go on from."""
-        state = self._ledger.sequences[sequence]
-        if self._model.recurrent:
-            return length if length == len(state.tokens) and not state.owner else 0
-        if self._model.window:
-            first = self._context.first_position(sequence)
-            if first < 0 or first > max(0, length - self._model.window):
-                return 0
-        return length
-
-    def _trim(self, sequence: int, length: int) -> None:
-        if len(self._ledger.sequences[sequence].tokens) > length:
-            self._context.drop(sequence, length)
-            self._ledger.trim(sequence, length)
+            self._lanes_changed = True
 
     # One step -------------------------------------------------------------------------------
 
@@ -192,8 +162,7 @@ class EngineLoop:
     def _make_room(self, work: list[Work[EngineJob]]) -> list[Work[EngineJob]]:
         """Evict idle prefixes until the batch has cells; then shorten prefill; then let a request wait."""
         need = sum(part.count for part in work)
-        while self._ledger.free < need and self._evict():
-            pass
+        self._slots.make_room(need)
         free = self._ledger.free
         if free >= need:
             return work
@@ -207,18 +176,12 @@ class EngineLoop:
             self._give_way()
         return kept
 
-    def _evict(self) -> bool:
-        victim = self._ledger.oldest_idle()
-        if victim is not None:
-            self._trim(victim, 0)
-        return victim is not None
-
     def _give_way(self) -> None:
         """Free cells: an idle prefix, else the youngest request, which starts over when there is room."""
-        if self._evict():
+        if self._slots.give_up_oldest_idle():
             return
         job = self._lanes.active.pop()
-        self._trim(job.sequence, 0)
+        self._slots.drop(job.sequence)
         self._ledger.release(job.sequence)
         job.held = 0
         if self._lanes.active:
@@ -270,6 +233,7 @@ class EngineLoop:
         if job in self._lanes.active:
             self._lanes.active.remove(job)
             self._ledger.release(job.sequence)
+            self._lanes_changed = True
         else:
             self._lanes.waiting.remove(job)
         rest = job.rest()
@@ -278,7 +242,14 @@ class EngineLoop:
         self._items.append(job.finished(reason))
         job.sampler.close()
 
-    def _flush(self) -> None:
-        if self._items:
-            self._send(Chunks(items=tuple(self._items)))
-            self._items = []
+    def _flush(self, *, now: float = 0.0) -> None:
+        """Send what there is. With `now`, text that comes faster than FLUSH_SECONDS waits for more."""
+        if not self._items or (now and now - self._sent < FLUSH_SECONDS and self._may_wait()):
+            return
+        self._send(Chunks(items=tuple(self._items)))
+        self._items = []
+        self._sent = now or time.monotonic()
+
+    def _may_wait(self) -> bool:
+        """Only text waits, and never the first of an answer."""
+        return all(isinstance(item, Delta) and item.request_id in self._streaming for item in self._items)

@@ -30,7 +30,9 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
     lanes: int
     """Requests computed at the same time."""
     prefix_slots: int
-    """Idle sequences kept for prefix reuse, beyond the lanes."""
+    """Idle sequences that may stay in the KV cache, beyond the lanes."""
+    parking_bytes: int = 0
+    """Memory for idle sequences that were moved out of the KV cache."""
     queue_limit: int
     """Requests that may wait for a lane; more are refused."""
     batch: int = 512

@@ -11,6 +11,8 @@ from meshllm_core.node.placement import place
 from meshllm_core.state.events import Device
 
 GB = 10**9
+PARKING_SHARE = 0.10
+"""Memory for idle prompts outside the KV cache, as a part of the cache. It comes out of the reserve."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ def prepare_load(model: ResolvedModel, wish: Wish, settings: Settings) -> Prepar
         context=plan.context,
         lanes=plan.lanes,
         prefix_slots=settings.prefix_slots,
+        parking_bytes=min(int(plan.fit.kv_bytes * PARKING_SHARE), plan.fit.reserve_bytes // 2),
         queue_limit=settings.queue_limit,
         batch=settings.batch,
         prefill_chunk=settings.prefill_chunk,

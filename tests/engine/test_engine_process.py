@@ -286,3 +286,25 @@ async def test_a_long_prefill_is_interrupted_and_its_neighbour_is_not_harmed(tmp
 async def test_the_device_list_comes_from_a_child() -> None:
     names = [device.name for device in await asyncio.to_thread(list_devices)]
     assert "CPU" in names
+
+
+async def test_conversations_by_turns_are_parked_and_come_back(tmp_path: Path) -> None:
+    talks = [f"Talk {i}. " + f"Sentence number {i} of it. " * 25 for i in range(5)]
+    async with running_engine(tmp_path, context=1024, parking_bytes=64 << 20) as engine:
+        fresh = [await run(engine, text, max_tokens=1) for text in talks]
+        again = [await run(engine, text + "Sentence number", max_tokens=5) for text in talks]
+    assert all(result.end.cached_tokens < 20 for result in fresh)
+    assert all(result.end.cached_tokens > 150 for result in again), [r.end.cached_tokens for r in again]
+    # The pattern leaves no doubt, so that the answer tells whose tokens came back.
+    assert [result.text for result in again] == [f" {i} of it." for i in range(5)]
+
+
+async def test_without_parking_room_idle_prefixes_are_given_up(tmp_path: Path) -> None:
+    talks = [f"Talk {i}. " + f"Sentence number {i} of it. " * 25 for i in range(4)]
+    async with running_engine(tmp_path, context=1024, parking_bytes=0) as engine:
+        for text in talks:
+            await run(engine, text, max_tokens=1)
+        first = await run(engine, talks[0], max_tokens=1)
+        assert first.end.cached_tokens < 20
+        last = await run(engine, talks[0], max_tokens=1)
+        assert last.end.cached_tokens > 150

@@ -68,6 +68,22 @@ class Context:
         """Smallest position still held (sliding windows forget the oldest); -1 when empty."""
         return int(api.llama_memory_seq_pos_min(self.memory, sequence))
 
+    def state_size(self, sequence: int) -> int:
+        """Bytes that `save` would give."""
+        return int(api.llama_state_seq_get_size(self.handle, sequence))
+
+    def save(self, sequence: int, size: int) -> bytearray:
+        """Everything this sequence holds, for `restore`; `size` is its `state_size`."""
+        state = bytearray(size)
+        buffer = (ctypes.c_uint8 * size).from_buffer(state)
+        api.llama_state_seq_get_data(self.handle, buffer, size, sequence)
+        return state
+
+    def restore(self, sequence: int, state: bytearray) -> bool:
+        """Put a saved state into an empty sequence. False when llama.cpp has no room for it."""
+        buffer = (ctypes.c_uint8 * len(state)).from_buffer(state)
+        return bool(api.llama_state_seq_set_data(self.handle, buffer, len(state), sequence))
+
     def clear(self) -> None:
         """Forget everything."""
         api.llama_memory_clear(self.memory, False)
