@@ -21,7 +21,7 @@ FILE_LIMIT = 1 << 20
 """Bytes of config.toml that are read at most."""
 OTHER_VARIABLES = frozenset(
     {"MESHLLM_HOME", "MESHLLM_CONFIG", "MESHLLM_TEST_MODEL", "MESHLLM_VENV", "MESHLLM_ACCELERATOR"}
-    | {"MESHLLM_WHEEL_CACHE", "MESHLLM_PYTHON"}
+    | {"MESHLLM_BENCH_API_KEY", "MESHLLM_WHEEL_CACHE", "MESHLLM_PYTHON"}
 )
 """Variables of our own that are not keys: they say where things are, or speak to the installer."""
 

@@ -40,15 +40,19 @@ class Work(Generic[J]):
 class PrefillRate:
     """Prompt tokens per second as measured; decides how many fit in a step."""
 
-    tokens_per_second: float = 300.0
+    tokens_per_second: float = 64.0
+    """A guess until something was measured: a first step that is too long cannot be shortened any more."""
     largest_chunk: int = 512
     """Tokens; the most that one step takes, however fast the machine is."""
     alone_seconds: float = PREFILL_ALONE_SECONDS
+    measured: bool = False
 
     def note(self, tokens: int, seconds: float) -> None:
         """A step computed this many tokens. Small steps say little and are left out."""
         if tokens >= SMALLEST_CHUNK and seconds > 0:
-            self.tokens_per_second += 0.5 * (tokens / seconds - self.tokens_per_second)
+            weight = 0.5 if self.measured else 1.0
+            self.tokens_per_second += weight * (tokens / seconds - self.tokens_per_second)
+            self.measured = True
 
     def budget(self, *, decoding: bool, capacity: int) -> int:
         """Prefill tokens for the next step, at most `capacity`."""

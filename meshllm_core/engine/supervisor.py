@@ -2,12 +2,16 @@
 
 import asyncio
 import itertools
+import logging
 import os
 import socket
 import sys
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
+
+import msgspec
 
 from meshllm_core.engine.exits import classify
 from meshllm_core.engine.mailbox import Mailbox
@@ -32,8 +36,19 @@ from meshllm_core.engine.protocol import (
 )
 from meshllm_core.engine.refusals import error_of, error_of_answer
 from meshllm_core.engine.types import Chunk, Finished, GenerationRequest, ModelFacts, Refused
-from meshllm_core.errors import EngineExited, EngineTimeout, MeshError, ModelFileInvalid, ModelTooLarge
+from meshllm_core.errors import (
+    EngineError,
+    EngineExited,
+    EngineTimeout,
+    MeshError,
+    ModelFileInvalid,
+    ModelTooLarge,
+    StorageError,
+    describe,
+)
 from meshllm_core.ids import RequestId
+
+log = logging.getLogger(__name__)
 
 ENVIRONMENT = {
     # An abort in ggml would otherwise start a debugger, where one is installed, to print a trace.
@@ -47,6 +62,8 @@ ENVIRONMENT = {
 """Of every engine; what the node's own environment sets wins."""
 LOG_TAIL_LINES = 12
 STOP_SECONDS = 3.0
+STUCK_SECONDS = 600.0
+"""A working child tells its speed once a second; a step of a huge model may take minutes all the same."""
 CALL_SECONDS = 60.0
 EMBED_SECONDS = 600.0
 """Embeddings of many long inputs take a while on a slow machine."""
@@ -66,35 +83,22 @@ class EngineProcess:
         self._calls: dict[int, asyncio.Future[Answer]] = {}
         self._numbers = itertools.count(1)
         self._closing = False
+        self._heard = time.monotonic()
         self._tasks: list[asyncio.Task[None]] = []
         self._load_failure: LoadFailed | None = None
 
     # Start and stop -------------------------------------------------------------------------
 
     async def start(self, spec: LoadSpec, on_progress: Callable[[float], None]) -> None:
-        """Spawn and load. Raises ModelFileInvalid, ModelTooLarge or EngineExited."""
+        """Spawn and load. Raises ModelFileInvalid, ModelTooLarge, EngineExited or StorageError."""
         self._memory_kills = _memory_kill_count()
-        ours, theirs = socket.socketpair()
-        self.log_path.parent.mkdir(parents=True, exist_ok=True)
-        with theirs, self.log_path.open("ab") as log:
-            self.process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "meshllm_core.engine.worker",
-                str(theirs.fileno()),
-                pass_fds=(theirs.fileno(),),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={**ENVIRONMENT, **os.environ},
-                # Ctrl+C in the terminal is for the node, which then ends its engines in order.
-                start_new_session=True,
-            )
+        ours = await self._spawn()
         self._reader, self._writer = await asyncio.open_unix_connection(sock=ours, limit=1 << 20)
         loaded: asyncio.Future[ModelFacts] = asyncio.get_running_loop().create_future()
         self._tasks = [
             asyncio.create_task(self._read(loaded, on_progress), name=f"engine-read-{self.name}"),
             asyncio.create_task(self._watch(loaded), name=f"engine-watch-{self.name}"),
+            asyncio.create_task(self._end_if_stuck(), name=f"engine-stuck-{self.name}"),
         ]
         await self._send(spec)
         try:
@@ -102,6 +106,36 @@ class EngineProcess:
         except BaseException:
             await self.close()
             raise
+
+    async def _spawn(self) -> socket.socket:
+        """Start the process; our end of its socket."""
+        ours, theirs = socket.socketpair()
+        try:
+            self.log_path.parent.mkdir(parents=True, exist_ok=True)
+            with self.log_path.open("ab") as output:
+                self.process = await asyncio.create_subprocess_exec(
+                    sys.executable,
+                    "-m",
+                    "meshllm_core.engine.worker",
+                    str(theirs.fileno()),
+                    pass_fds=(theirs.fileno(),),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    env={**ENVIRONMENT, **os.environ},
+                    # Ctrl+C in the terminal is for the node, which then ends its engines in order.
+                    start_new_session=True,
+                )
+        except OSError as error:
+            ours.close()
+            what = f"{error.strerror} ({error.filename or 'the process'})"
+            raise StorageError(
+                f"The engine of {self.name} cannot be started: {what}.",
+                hint="Free some disk space or memory, and check that the log folder can be written.",
+            ) from error
+        finally:
+            theirs.close()
+        return ours
 
     @property
     def pid(self) -> int:
@@ -139,6 +173,15 @@ class EngineProcess:
             loaded.set_exception(self._load_error() or error)
         elif not self._closing and not self.exited.done():
             self.exited.set_result(error)
+
+    async def _end_if_stuck(self) -> None:
+        """Kill a child that has requests and has said nothing for STUCK_SECONDS: a hung driver, say."""
+        while True:
+            await asyncio.sleep(STUCK_SECONDS / 20)
+            if self._boxes and time.monotonic() - self._heard > STUCK_SECONDS:
+                log.error("the engine of %s said nothing for %.0f s and is ended", self.name, STUCK_SECONDS)
+                self.process.kill()
+                return
 
     def _exit_error(self, code: int) -> EngineExited:
         kills = _memory_kill_count() > self._memory_kills
@@ -184,9 +227,15 @@ class EngineProcess:
             try:
                 header = await self._reader.readexactly(4)
                 body = await self._reader.readexactly(frame_length(header))
+                message = from_child_decoder.decode(body)
             except (asyncio.IncompleteReadError, ConnectionError):
                 return
-            match from_child_decoder.decode(body):
+            except (EngineError, msgspec.DecodeError) as error:
+                log.error("the engine of %s sent what cannot be read: %s", self.name, describe(error))
+                self.process.kill()
+                return
+            self._heard = time.monotonic()
+            match message:
                 case Progress(fraction=fraction):
                     on_progress(fraction)
                 case Loaded(facts=facts):
@@ -194,7 +243,7 @@ class EngineProcess:
                         loaded.set_result(facts)
                 case LoadFailed() as failure:
                     self._load_failure = failure
-                case message:
+                case _:
                     self._deliver(message)
 
     def _deliver(self, message: FromChild) -> None:
@@ -224,6 +273,8 @@ class EngineProcess:
     async def generate(self, request: GenerationRequest) -> AsyncIterator[Chunk]:
         """See StageEngine.generate."""
         box = Mailbox()
+        if not self._boxes:
+            self._heard = time.monotonic()
         self._boxes[request.request_id] = box
         over = False
         try:

@@ -1,6 +1,7 @@
 """One model from request to end: resolve, check that it fits, start its engine, restart it when it dies."""
 
 import asyncio
+import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -11,7 +12,7 @@ import psutil
 
 from meshllm_core.engine.protocol import Stats
 from meshllm_core.engine.supervisor import EngineProcess
-from meshllm_core.errors import EngineExited, MeshError
+from meshllm_core.errors import EngineError, EngineExited, MeshError, describe
 from meshllm_core.ids import ModelId
 from meshllm_core.models.cache import Cache
 from meshllm_core.models.fit import verify
@@ -20,6 +21,8 @@ from meshllm_core.node.prepare import Prepared
 from meshllm_core.paths import Paths
 from meshllm_core.serve.router import HostedModel
 from meshllm_core.state import events as ev
+
+log = logging.getLogger(__name__)
 
 RESTART_WINDOW_SECONDS = 600.0
 """Restarts are counted within this time; a model that fails more often is given up."""
@@ -77,6 +80,13 @@ class ModelHost:
             engine = await self._start(prepared)
             if not await self._may_restart(await engine.exited):
                 return
+
+    def ended(self, task: "asyncio.Task[None]") -> None:
+        """The supervision is over. A fault of ours must not leave the model "loading" for ever."""
+        if task.cancelled() or (fault := task.exception()) is None:
+            return
+        log.error("the supervision of %s failed", self.id, exc_info=fault)
+        self._fail(EngineError(f"{self.id} failed inside meshllm: {describe(fault)}", hint="See the log."))
 
     async def close(self) -> None:
         """End the engine; running requests get an error."""

@@ -67,7 +67,9 @@ class Hosts:
         )
         self._hosts.append(host)
         self._publish(host)
-        self._tasks[id(host)] = asyncio.create_task(host.run(), name=f"model-{ref}")
+        task = asyncio.create_task(host.run(), name=f"model-{ref}")
+        task.add_done_callback(host.ended)
+        self._tasks[id(host)] = task
         return host.id
 
     def _forget_failed(self, ref: str) -> None:

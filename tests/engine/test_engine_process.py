@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from meshllm_core.engine import supervisor
 from meshllm_core.engine.protocol import LoadSpec
 from meshllm_core.engine.supervisor import EngineProcess
 from meshllm_core.engine.types import Delta, Sampling
@@ -20,6 +21,7 @@ from meshllm_core.errors import (
     InvalidRequest,
     ModelFileInvalid,
     Overloaded,
+    StorageError,
     UnsupportedField,
 )
 from meshllm_core.node.devices import list_devices
@@ -308,3 +310,36 @@ async def test_without_parking_room_idle_prefixes_are_given_up(tmp_path: Path) -
         assert first.end.cached_tokens < 20
         last = await run(engine, talks[0], max_tokens=1)
         assert last.end.cached_tokens > 150
+
+
+async def test_a_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    in_the_way = tmp_path / "logs"
+    in_the_way.write_text("a file, not a folder")
+    engine = EngineProcess("m", in_the_way / "engine.log", lambda stats: None)
+    spec = LoadSpec(files=("x",), context=256, lanes=1, prefix_slots=1, queue_limit=1, threads=1)
+    with pytest.raises(StorageError, match="logs"):
+        await engine.start(spec, lambda fraction: None)
+
+
+async def test_a_child_that_sends_nonsense_is_ended(tmp_path: Path) -> None:
+    async with running_engine(tmp_path) as engine:
+        stream = engine.generate(request(PARIS, max_tokens=400, ignore_eos=True))
+        await anext(stream)
+        engine._reader.feed_data(b"\x05\x00\x00\x00wrong")
+        with pytest.raises(EngineExited):
+            async for _chunk in stream:
+                pass
+        assert (await asyncio.wait_for(engine.exited, 5)).reason == "signal"
+
+
+async def test_a_child_that_has_work_and_stays_silent_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "STUCK_SECONDS", 1.0)
+    async with running_engine(tmp_path) as engine:
+        assert (await run(engine, PARIS)).end.completion_tokens == 16
+        await asyncio.sleep(1.3)
+        assert not engine.exited.done(), "an idle child is not stuck"
+        os.kill(engine.pid, signal.SIGSTOP)
+        with pytest.raises(EngineExited):
+            await run(engine, PARIS)
