@@ -18,34 +18,25 @@ def classify(name: str, code: int, log_tail: tuple[str, ...], *, killed_for_memo
 
     `killed_for_memory`: the system's out-of-memory counter rose while it ran.
     """
-    memory = killed_for_memory or any(_MEMORY_WORDS.search(line) for line in log_tail)
-    if code < 0:
-        try:
-            what = signal.Signals(-code).name
-        except ValueError:
-            what = f"signal {-code}"
-        if memory:
-            return _out_of_memory(f"The engine of {name} was ended by {what}", log_tail)
+    how = f"was ended by {_signal_name(-code)}" if code < 0 else f"exited with code {code}"
+    text = f"The engine of {name} {how}"
+    if killed_for_memory or any(_MEMORY_WORDS.search(line) for line in log_tail):
         return EngineExited(
-            f"The engine of {name} was ended by {what}.",
-            reason="signal",
+            f"{text}: out of memory.",
+            reason="out_of_memory",
             log_tail=log_tail,
-            hint="The last lines of its log follow." if log_tail else "",
+            hint="Use a smaller --ctx-size or fewer --lanes, a smaller model, or close other programs.",
         )
-    if memory:
-        return _out_of_memory(f"The engine of {name} exited with code {code}", log_tail)
     return EngineExited(
-        f"The engine of {name} exited with code {code}.",
-        reason="exit",
+        f"{text}.",
+        reason="signal" if code < 0 else "exit",
         log_tail=log_tail,
         hint="The last lines of its log follow." if log_tail else "",
     )
 
 
-def _out_of_memory(text: str, log_tail: tuple[str, ...]) -> EngineExited:
-    return EngineExited(
-        f"{text}: out of memory.",
-        reason="out_of_memory",
-        log_tail=log_tail,
-        hint="Use a smaller --ctx-size or fewer --lanes, a smaller model, or close other programs.",
-    )
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
