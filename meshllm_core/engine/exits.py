@@ -31,7 +31,7 @@ def classify(name: str, code: int, log_tail: tuple[str, ...], *, killed_for_memo
         f"{text}.",
         reason="signal" if code < 0 else "exit",
         log_tail=log_tail,
-        hint="The last lines of its log follow." if log_tail else "",
+        hint="`meshllm status` tells whether it runs again, `meshllm logs` what it said last.",
     )
 
 
