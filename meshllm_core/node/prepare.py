@@ -4,13 +4,16 @@ from dataclasses import dataclass
 
 from meshllm_core.config import Settings
 from meshllm_core.engine.protocol import LoadSpec
-from meshllm_core.models.fit import AUTO_CONTEXT, EngineSettings, Fit, fit_model, plan_load
+from meshllm_core.models.fit import EngineSettings, Fit, fit_model, plan_load
 from meshllm_core.models.memory import usable_cores
 from meshllm_core.models.resolve import ResolvedModel
 from meshllm_core.node.placement import place
 from meshllm_core.state.events import Device
 
 GB = 10**9
+PLACING_CONTEXT = 2048
+"""Tokens per lane. With an automatic context a model goes onto the GPU as a whole if it fits there with this
+much; a longer context is then taken if there is room, and is not worth computing layers on the processor."""
 PARKING_SHARE = 0.10
 """Memory for idle prompts outside the KV cache, as a part of the cache. It comes out of the reserve."""
 
@@ -43,14 +46,11 @@ class Wish:
 
 def prepare_load(model: ResolvedModel, wish: Wish, settings: Settings) -> Prepared:
     """Plan the context and the device. Raises ModelTooLarge or ConfigError."""
-    engine = EngineSettings(
-        batch=settings.batch,
-        outputs=wish.lanes + settings.prefix_slots,
-        kv_type=settings.kv_type,
-        sequences=wish.lanes + settings.prefix_slots,
-    )
+    sequences = wish.lanes + settings.prefix_slots
+    batch = max(settings.batch, sequences)  # every lane has its place in every step
+    engine = EngineSettings(batch=batch, outputs=sequences, kv_type=settings.kv_type, sequences=sequences)
     facts = model.facts
-    wanted = wish.context_size or min(facts.context_trained, AUTO_CONTEXT)
+    wanted = wish.context_size or min(facts.context_trained, PLACING_CONTEXT)
     whole = fit_model(
         facts, wanted, lanes=wish.lanes, memory_available=wish.memory_free, settings=engine
     ).model_bytes
@@ -76,7 +76,7 @@ def prepare_load(model: ResolvedModel, wish: Wish, settings: Settings) -> Prepar
         prefix_slots=settings.prefix_slots,
         parking_bytes=min(int(plan.fit.kv_bytes * PARKING_SHARE), plan.fit.reserve_bytes // 2),
         queue_limit=settings.queue_limit,
-        batch=settings.batch,
+        batch=batch,
         prefill_chunk=settings.prefill_chunk,
         threads=settings.threads or usable_cores(),
         device=placement.device,
