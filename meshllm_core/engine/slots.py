@@ -50,11 +50,15 @@ class Slots:
         if found is None or found[1] < beyond + WORTH_PARKING:
             return False
         entry, length = found
+        if self._model.recurrent and length < len(entry.tokens):
+            return False
+        # Taken out first: making room parks others, and those may push it out.
+        self.parking.remove(entry)
         self.make_room(len(entry.tokens))
         if self.ledger.free < len(entry.tokens):
+            self.parking.add(entry)
             return False
         sequence = self._vacated()
-        self.parking.remove(entry)
         if not self._context.restore(sequence, entry.state):
             self._context.drop(sequence)
             return False
