@@ -1,6 +1,7 @@
 """The management API's bearer token: a file that only its owner can read."""
 
 import contextlib
+import errno
 import hmac
 import os
 import re
@@ -20,14 +21,16 @@ def ensure_token(path: Path) -> str:
     Raises NodeError when the file cannot be written or holds something else.
     """
     try:
-        found = _read(path)
+        found = stored_token(path)
         if found is None:
             _create(path)
-            found = _read(path)
+            found = stored_token(path)
     except OSError as error:
         raise NodeError(
             f"Cannot write the management token {path}: {error.strerror}.",
-            hint="Check the folder's permissions, or set MESHLLM_HOME to a folder you own.",
+            hint="Free some space, or set MESHLLM_HOME to a larger disk."
+            if error.errno in (errno.ENOSPC, errno.EDQUOT)
+            else "Check the folder's permissions, or set MESHLLM_HOME to a folder you own.",
         ) from None
     if found is None:
         raise NodeError(f"The management token {path} vanished.", hint="Start again.")
@@ -37,7 +40,7 @@ def ensure_token(path: Path) -> str:
 def read_token(path: Path) -> str:
     """The token of the node of this user, or an empty text when there is none or it cannot be read."""
     try:
-        return _read(path) or ""
+        return stored_token(path) or ""
     except (OSError, NodeError):
         return ""
 
@@ -54,7 +57,8 @@ def check_bearer(header: str | None, token: str) -> None:
     )
 
 
-def _read(path: Path) -> str | None:
+def stored_token(path: Path) -> str | None:
+    """The token in the file, None when there is no file. Raises OSError, NodeError for other content."""
     try:
         with path.open("rb") as file:
             _close_to_others(path, file.fileno())

@@ -11,9 +11,10 @@ from typing import Literal
 import msgspec
 
 from meshllm_core.api.record import find_node, read_record
+from meshllm_core.api.token import stored_token
 from meshllm_core.cli.ports import can_bind
 from meshllm_core.config import Settings, load_settings
-from meshllm_core.errors import ConfigError, MeshError
+from meshllm_core.errors import ConfigError, MeshError, NodeError
 from meshllm_core.models.units import show_bytes
 from meshllm_core.paths import Paths
 
@@ -39,6 +40,7 @@ def run_checks(paths: Paths) -> list[Check]:
         check_python(),
         configuration,
         *(check_writable(name, folder) for name, folder in _folders(paths)),
+        check_token(paths),
         check_engine(),
         check_compiler(),
         check_memory(),
@@ -82,6 +84,20 @@ def check_writable(name: str, folder: Path) -> Check:
     except OSError as error:
         hint = f"Give yourself write access to {there}, or set MESHLLM_HOME to another folder."
         return Check(name=name, status="fail", detail=f"{folder}: {error.strerror}", hint=hint)
+
+
+def check_token(paths: Paths) -> Check:
+    """Does the token's file hold one? A node makes it, and does not start with one that is damaged."""
+    try:
+        held = stored_token(paths.token_file)
+    except NodeError as error:
+        return Check(name="token", status="fail", detail=error.message, hint=error.hint)
+    except OSError as error:
+        hint = "Give yourself read access to it, or delete it: the next start makes a new one."
+        detail = f"{paths.token_file} cannot be read: {error.strerror}"
+        return Check(name="token", status="fail", detail=detail, hint=hint)
+    detail = f"{paths.token_file}" if held else "none yet; the first start makes it"
+    return Check(name="token", status="pass", detail=detail)
 
 
 def check_engine() -> Check:

@@ -1,9 +1,11 @@
 """Starts a node in the background, so that it outlives the terminal it was started from."""
 
+import contextlib
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from io import FileIO
 from pathlib import Path
 
 from meshllm_core.api.record import NodeRecord, find_node
@@ -26,9 +28,7 @@ def start_node(paths: Paths, arguments: Sequence[str] = ()) -> "subprocess.Popen
     file = output_file(paths)
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # Appending: an earlier node that still writes there must not leave holes.
-        output = file.open("ab")
-        output.truncate(0)
+        output = _emptied(file)
     except OSError as error:
         raise NodeError(
             f"Cannot write {file}: {error.strerror}.", hint="Free some space, or set MESHLLM_HOME."
@@ -42,6 +42,17 @@ def start_node(paths: Paths, arguments: Sequence[str] = ()) -> "subprocess.Popen
             start_new_session=sys.platform != "win32",
             creationflags=_creation_flags(),
         )
+
+
+def _emptied(file: Path) -> FileIO:
+    """The file, empty and known to take text: on a full disk it could be made, and the words be lost."""
+    with contextlib.ExitStack() as opened:
+        # Appending: an earlier node that still writes there must not leave holes.
+        output = opened.enter_context(file.open("ab", buffering=0))
+        output.truncate(0)
+        output.write(b"\n")
+        opened.pop_all()
+    return output
 
 
 def wait_for_node(paths: Paths, process: "subprocess.Popen[bytes]") -> NodeRecord:

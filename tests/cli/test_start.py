@@ -3,6 +3,7 @@
 import asyncio
 import os
 import pty
+import resource
 import select
 import signal
 import socket
@@ -166,6 +167,17 @@ def test_a_node_that_cannot_start_says_why(paths: Paths) -> None:
     assert caught.value.message == "--lanes: lanes is 0, outside its range."
     assert caught.value.exit_code is ExitCode.USAGE
     assert process.wait() == ExitCode.USAGE
+
+
+def test_a_full_disk_is_named_before_a_node_is_started_whose_words_would_be_lost(paths: Paths) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        with pytest.raises(NodeError, match="Cannot write") as caught:
+            spawn.start_node(paths, ["--lanes", "0"])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert "Free some space" in caught.value.hint
 
 
 def test_a_node_starts_in_a_session_of_its_own(paths: Paths, tmp_path: Path) -> None:

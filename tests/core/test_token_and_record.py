@@ -1,5 +1,6 @@
 """What a node leaves for its clients: the token, and the record by which it is found."""
 
+import errno
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -60,6 +61,16 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     blocked.write_text("")
     with pytest.raises(NodeError, match="Cannot write"):
         ensure_token(blocked / "token")
+
+
+def test_a_full_disk_is_not_blamed_on_permissions(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(NodeError, match="No space left") as caught:
+        ensure_token(paths.token_file)
+    assert "Free some space" in caught.value.hint
 
 
 @pytest.mark.parametrize(
