@@ -104,7 +104,8 @@ def _read_file(path: Path, required: bool, values: dict[str, Value], sources: di
         line = raw.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{path}:{line}: not UTF-8 text.", hint="Save the file as UTF-8.") from None
     except tomllib.TOMLDecodeError as error:
-        hint = "Texts need quotes; see `meshllm config --example`."
+        twice = "overwrite" in str(error)
+        hint = "Give each key once." if twice else "Texts need quotes; see `meshllm config --example`."
         raise ConfigError(f"{path}:{_error_line(str(error), text)}: {error}.", hint=hint) from None
     except RecursionError:
         raise ConfigError(f"{path}: nested too deeply.", hint="Keys are never nested.") from None

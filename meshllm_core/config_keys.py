@@ -163,7 +163,7 @@ def _in_range(key: Key, value: float, where: str) -> float:
     if low is None or high is None or (math.isfinite(value) and low <= value <= high):
         return value
     raise ConfigError(
-        f"{where}: {key.name} is {value:g}, outside its range.", hint=f"Use {key.allowed}.", param=key.name
+        f"{where}: {key.name} is {value:.10g}, outside its range.", hint=f"Use {key.allowed}.", param=key.name
     )
 
 
@@ -195,5 +195,5 @@ def _list(key: Key, value: Sequence[Any], where: str) -> tuple[str, ...]:
 
 
 def _wrong(key: Key, value: object, where: str) -> ConfigError:
-    shown = "a hidden value" if key.secret else repr(value)[:80]
-    return ConfigError(f"{where}: {key.name} is {shown}.", hint=f"Use {key.allowed}.", param=key.name)
+    wrong = "has a wrong value, not shown here" if key.secret else f"is {repr(value)[:80]}"
+    return ConfigError(f"{where}: {key.name} {wrong}.", hint=f"Use {key.allowed}.", param=key.name)

@@ -8,7 +8,7 @@ from meshllm_core.errors import ModelFileInvalid
 BLOCK = 1 << 20
 """Bytes read at a time."""
 
-DAMAGED_HINT = "Download it again; `meshllm models show` names the source."
+DAMAGED_HINT = "Download it again: the file is incomplete or was changed on the way."
 
 
 class Cursor:

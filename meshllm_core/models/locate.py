@@ -4,6 +4,7 @@ Nothing is downloaded and at most the hub's list of files is asked for.
 """
 
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
 
 from meshllm_core.errors import HubUnreachable, ModelError, ModelNotFound, ModelTooLarge
@@ -82,11 +83,23 @@ def _local(ref: str, path: Path, note: str = "") -> Located:
         raise ModelNotFound(
             f"There is no file {path}.", hint=f"For a file of the hub write hf://{path.as_posix()}."
         )
+    if path.is_symlink() and not path.exists():
+        raise ModelNotFound(
+            f"{path} is a link to {path.readlink()}, which is not there.",
+            hint="Give the file's own path, or mend the link.",
+        )
+    if path.exists() and not path.is_file():
+        raise ModelNotFound(f"{path} is not a file but a device or a pipe.", hint="Name a .gguf file.")
     if not path.is_file():
-        near = sorted(other.name for other in path.parent.glob("*.gguf"))[:3] if path.parent.is_dir() else []
-        hint = f"There: {', '.join(near)}." if near else "Check the spelling."
-        raise ModelNotFound(f"There is no file {path}.", hint=hint)
+        raise ModelNotFound(f"There is no file {path}.", hint=_beside(path))
     return Located(ModelId(model_stem(path.name)), ref, model_files(path.absolute()), note=note)
+
+
+def _beside(path: Path) -> str:
+    """What a person may have meant: the likeliest files of that folder first."""
+    names = sorted(other.name for other in path.parent.glob("*.gguf") if other.is_file())
+    near = get_close_matches(path.name, names, 3, 0.3) or names[:3]
+    return f"There: {', '.join(near)}." if near else "Check the spelling."
 
 
 def _cached(ref: str, model: CachedModel, note: str = "") -> Located:
@@ -155,7 +168,7 @@ def _within(model: RemoteModel, memory_available: int | None, of: int = 0) -> Re
     which = f"The smallest of {of}, {model.stem}," if of else model.stem
     raise ModelTooLarge(
         f"{which} is {show_bytes(model.size)} and does not fit: {show_bytes(memory_available)} are free.",
-        hint="Choose a smaller quantization or a smaller model: `meshllm models catalog` says what fits.",
+        hint="Choose a smaller quantization or a smaller model: `meshllm models recommended` says what fits.",
     )
 
 

@@ -110,7 +110,7 @@ def parse_ref(text: str, *, catalog: Collection[str] = ()) -> ModelRef:
     raise _unknown(text, catalog)
 
 
-_FORMS = "Give a .gguf file, owner/repo[:QUANT], a name from `meshllm models catalog`, auto or default."
+_FORMS = "Give a .gguf file, owner/repo[:QUANT], a name from `meshllm models recommended`, auto or default."
 
 
 def _looks_like_path(text: str) -> bool:

@@ -1,6 +1,6 @@
 """Which model answers a request, and why not. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -41,11 +41,15 @@ def choose(hosted: Mapping[ModelId, HostedModel], name: str) -> tuple[HostedMode
         )
     found = hosted.get(ModelId(name))
     if found is None:
-        names = ", ".join(sorted(hosted)) or "none"
-        raise ModelUnknown(
-            f"No model named {name[:200]!r} is served here.", hint=f"Served: {names}.", param="model"
-        )
+        raise unknown(name, hosted.values())
     return _ready(found)
+
+
+def unknown(name: str, hosted: Iterable[HostedModel]) -> ModelUnknown:
+    """The refusal of a name; a model that failed is no way out, so it is not offered."""
+    names = ", ".join(sorted(model.id for model in hosted if model.status != "failed"))
+    served = f"Served: {names}." if names else "No model is served; load one with `meshllm load MODEL`."
+    return ModelUnknown(f"No model named {name[:200]!r} is served here.", hint=served, param="model")
 
 
 def _ready(model: HostedModel) -> tuple[HostedModel, StageEngine]:

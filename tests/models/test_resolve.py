@@ -1,5 +1,6 @@
 """From what a person wrote to a model ready to load."""
 
+import os
 import threading
 import time
 from pathlib import Path
@@ -56,6 +57,23 @@ def test_a_wrong_path_says_what_is_beside_it(gguf: WriteGguf, paths: Paths, tmp_
         resolve(str(tmp_path), paths=paths, hub=NOBODY, memory_available=None)
     with pytest.raises(ModelNotFound, match=r"hf://owner/repo/m\.gguf"):
         resolve("owner/repo/m.gguf", paths=paths, hub=NOBODY, memory_available=None)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes with a name")
+def test_what_has_the_name_but_is_no_file_is_told_apart(
+    gguf: WriteGguf, paths: Paths, tmp_path: Path
+) -> None:
+    for name in ("a.gguf", "b.gguf", "c.gguf", "right.gguf"):
+        gguf(name)
+    (tmp_path / "link.gguf").symlink_to(tmp_path / "gone.gguf")
+    os.mkfifo(tmp_path / "pipe.gguf")
+    for name, words in (
+        ("link.gguf", r"is a link to .*gone\.gguf, which is not there"),
+        ("pipe.gguf", "is not a file but a device or a pipe"),
+        ("rihgt.gguf", r"There: right\.gguf"),
+    ):
+        with pytest.raises(ModelNotFound, match=words):
+            resolve(str(tmp_path / name), paths=paths, hub=NOBODY, memory_available=None)
 
 
 def test_the_embedded_model_is_found_without_importing_its_package(home_model: Path, paths: Paths) -> None:

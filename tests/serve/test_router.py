@@ -43,6 +43,10 @@ def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
     with pytest.raises(ModelUnknown, match=r"'gpt-9'.* Served: a, b") as caught:
         choose(hosted(ready("b"), ready("a")), "gpt-9")
     assert caught.value.param == "model"
+    with pytest.raises(ModelUnknown, match="Served: a, slow") as caught:
+        choose(hosted(FAILED, LOADING, ready("a")), "gpt-9")
+    with pytest.raises(ModelUnknown, match="meshllm load"):
+        choose(hosted(FAILED), "gpt-9")
     with pytest.raises(ModelUnknown) as caught:
         choose({}, "x" * 100_000)
     assert len(str(caught.value)) < 500

@@ -7,8 +7,7 @@ from starlette.responses import Response
 
 from meshllm_core.api.openai.context import Edge, json_response
 from meshllm_core.api.openai.wire import json_bytes
-from meshllm_core.errors import ModelUnknown
-from meshllm_core.serve.router import HostedModel
+from meshllm_core.serve.router import HostedModel, unknown
 
 
 async def list_models(request: Request) -> Response:
@@ -23,10 +22,7 @@ async def show_model(request: Request) -> Response:
     models = Edge.of(request).service.models()
     found = next((model for model in models if model.id == name), None)
     if found is None:
-        served = ", ".join(sorted(model.id for model in models)) or "none"
-        raise ModelUnknown(
-            f"No model named {name[:200]!r} is served here.", hint=f"Served: {served}.", param="model"
-        )
+        raise unknown(name, models)
     return json_response(_view(found))
 
 
