@@ -73,7 +73,7 @@ class Answer:
     def figures(self) -> Line:
         """The line below the answer: its state in words, tokens, speed, first token."""
         if self.state == "waiting":
-            return line(Span("◌ waiting for the first token…", "accent"))
+            return line(Span("◌ waiting for the first token…", "accent"), muted("  Esc stops it"))
         parts = {
             "streaming": Span("◐ answering", "accent"),
             "done": muted("● done"),
@@ -87,6 +87,8 @@ class Answer:
             words.append(f"{number(self.tokens_per_second)} tok/s")
         if self.first_at:
             words.append(f"first token {milliseconds(self.first_token_ms)}")
+        if self.state == "streaming":
+            words.append("Esc stops it")
         if self.finish_reason == "length":
             words.append("cut at the length limit")
         return line(parts[self.state], muted("".join(f"  {word}" for word in words)))

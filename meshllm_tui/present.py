@@ -156,7 +156,8 @@ def chat_note(view: NodeView, model: ModelView | None, talked: bool) -> tuple[Li
     if view.snapshot is None:
         return waiting_lines(view)
     if view.link != "live":
-        return (link_words(view), line(muted("Answers may fail until the node is back.")))
+        again = "If it has ended, leave with Ctrl+Q and run meshllm again."
+        return (link_words(view), line(muted(f"Answers may fail until the node is back. {again}")))
     if talked:
         return ()
     if model is not None:

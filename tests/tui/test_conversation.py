@@ -56,6 +56,7 @@ async def test_cancelling_stops_the_request() -> None:
     came = asyncio.Event()
     task = asyncio.create_task(stream_answer(client, [], answer, came.set))
     await came.wait()
+    assert plain([answer.figures()]).endswith("Esc stops it")
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

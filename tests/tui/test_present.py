@@ -117,7 +117,9 @@ def test_stale_state_tells_its_age() -> None:
     view = NodeView(snapshot=serving(), link="lost", silent_for=12.0)
     assert "stale: no answer for 12 s" in plain([status_line(view)])
     assert "stale: no answer for 12 s" in plain(node_lines(view, 40))
-    assert "stale: no answer for 12 s" in plain(chat_note(view, None, True))
+    note = plain(chat_note(view, None, True))
+    assert "stale: no answer for 12 s" in note
+    assert "run meshllm again" in note
 
 
 def test_empty_panes_say_what_to_press() -> None:
