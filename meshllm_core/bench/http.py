@@ -135,6 +135,15 @@ def _request_head(endpoint: Endpoint, method: str, path: str, length: int) -> by
     return ("\r\n".join(lines) + "\r\n\r\n").encode("ascii")
 
 
+def _reason(error: OSError | TimeoutError) -> str:
+    """In words: what asyncio says of an address that refuses is written for programmers."""
+    if isinstance(error, ConnectionRefusedError):
+        return "no program listens there"
+    if isinstance(error, TimeoutError):
+        return f"no connection within {CONNECT_SECONDS:g} s"
+    return error.strerror or type(error).__name__
+
+
 @asynccontextmanager
 async def connect(endpoint: Endpoint) -> AsyncIterator[Exchange]:
     """A new connection, closed on leaving. Raises NodeNotRunning when nothing answers."""
@@ -145,7 +154,7 @@ async def connect(endpoint: Endpoint) -> AsyncIterator[Exchange]:
             )
     except (OSError, TimeoutError) as error:
         raise NodeNotRunning(
-            f"Nothing answers at {endpoint.url}: {type(error).__name__}: {error}.",
+            f"Nothing answers at {endpoint.url} ({_reason(error)}).",
             hint="Start a server there (`meshllm serve`), or give another --url.",
         ) from error
     try:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from meshllm_core.cli.output import emit
+from meshllm_core.errors import ConfigError
 
 COMMANDS = {
     "serve": "meshllm_core.cli.serve:serve",
@@ -35,7 +36,8 @@ _CODES = (
 
 def run_app(arguments: list[str], *, completing: bool = False) -> int:
     """Parses and runs; returns the exit code."""
-    first = next((argument for argument in arguments if not argument.startswith("-")), "")
+    # Where an option stands before the command, as in `meshllm -h serve`, all commands are listed.
+    first = arguments[0] if arguments else ""
     app = build_app() if completing or first not in COMMANDS else build_app(only=first)
     try:
         app(args=arguments, prog_name="meshllm")
@@ -53,7 +55,7 @@ def build_app(only: str = "") -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
-    app.callback()(_root)
+    app.callback(invoke_without_command=True)(_root)
     for name, place in COMMANDS.items():
         if only and name != only:
             continue
@@ -75,8 +77,20 @@ def _version(wanted: bool) -> None:
 
 
 def _root(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Without the dashboard: the node's status as one JSON document.")
+    ] = False,
 ) -> None:
     """Replaced by the help of the application."""
+    if not as_json:
+        return
+    if context.invoked_subcommand is not None:
+        command = context.invoked_subcommand
+        raise ConfigError("--json stands before the command.", hint=f"Write `meshllm {command} --json`.")
+    from meshllm_core.cli.dashboard import dashboard
+
+    raise typer.Exit(dashboard(as_json=True))

@@ -19,7 +19,11 @@ Example = Annotated[bool, typer.Option("--example", help="Print a config.toml th
 def config(as_json: AsJson = False, example_wanted: Example = False, config_file: ConfigFile = None) -> None:
     """Show every setting, its value and where that came from."""
     if example_wanted:
-        emit(example())
+        # As JSON it is still one document, with the text in it.
+        if as_json:
+            emit_json({"example": example()})
+        else:
+            emit(example())
         return
     paths = default_paths()
     settings = load_settings(paths, environ=os.environ, config_file=config_file)

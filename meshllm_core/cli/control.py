@@ -91,7 +91,11 @@ def load(
         await client.act("load", model=ref, ctx_size=ctx_size, lanes=lanes)
         return await _until_ready(client, ref, earlier) if wait else None
 
-    view = ask(loading, console=console)
+    try:
+        view = ask(loading, console=console)
+    except KeyboardInterrupt:
+        say(f"Waiting was stopped, loading was not: `meshllm unload {ref}` ends it.")
+        raise
     if as_json:
         emit_json(view or {"ref": ref, "status": "requested"})
     elif view is None:

@@ -22,6 +22,7 @@ def dashboard(
     *,
     flags: Mapping[str, object] | None = None,
     config_file: Path | None = None,
+    as_json: bool = False,
 ) -> int:
     """Attaches or starts, then shows. `arguments` are those of `serve`, for a node that is started."""
     paths = default_paths()
@@ -34,11 +35,13 @@ def dashboard(
             f"A node runs already (process {found.pid}), and its settings cannot be changed from here.",
             hint="Use `meshllm load MODEL` to add a model, or `meshllm stop` first; `meshllm` shows it.",
         )
-    if not has_screen():
+    if as_json or not has_screen():
         from meshllm_core.cli.plain import show_plain
 
-        say("There is no terminal here for the dashboard; this is the node's status as text.")
-        return show_plain(found or _start_plain(paths, settings, arguments), follow=sys.stdout.isatty())
+        if not as_json:
+            say("There is no terminal here for the dashboard; this is the node's status as text.")
+        record = found or _start_plain(paths, settings, arguments)
+        return show_plain(record, follow=sys.stdout.isatty(), as_json=as_json)
     if settings.api_key:
         # The dashboard's chat is a client of /v1 like any other, and its key may stand in config.toml only.
         os.environ["MESHLLM_API_KEY"] = settings.api_key

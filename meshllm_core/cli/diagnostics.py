@@ -31,6 +31,7 @@ class Progress:
         """Ends the line that changes."""
         if self._open:
             say("")
+            self._open = False
 
 
 def _write(text: str) -> None:

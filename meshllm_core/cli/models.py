@@ -95,6 +95,10 @@ def download(model: Ref, refresh: Refresh = False, as_json: AsJson = False) -> N
             on_progress=_show_progress(progress),
             refresh=refresh,
         )
+    except KeyboardInterrupt:
+        progress.end()
+        say("Stopped. What has arrived is kept: the same command goes on from there.")
+        raise
     finally:
         progress.end()
     if resolved.note:

@@ -20,8 +20,10 @@ def emit(text: str = "") -> None:
 
 
 def emit_json(document: object) -> None:
-    """The one document of a `--json` run: UTF-8, indented."""
-    write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
+    """The one document of a `--json` run: indented, UTF-8 whatever the locale, as JSON demands."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
+    sys.stdout.buffer.flush()
 
 
 def write(text: str) -> None:

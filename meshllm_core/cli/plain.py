@@ -7,21 +7,28 @@ from collections.abc import Iterator
 
 from meshllm_core.api.client import ManagementClient, NodeRecord
 from meshllm_core.cli.diagnostics import say
-from meshllm_core.cli.output import clean, emit
+from meshllm_core.cli.output import clean, emit, emit_json
 from meshllm_core.cli.status import progress, render
 from meshllm_core.errors import MeshError
 from meshllm_core.state.snapshot import NodeSnapshot
 
 
-def show_plain(record: NodeRecord, *, follow: bool) -> int:
-    """The status; with `follow` also what happens after, until Ctrl+C or the node's end."""
-    asyncio.run(_show(record, follow))
+def show_plain(record: NodeRecord, *, follow: bool, as_json: bool = False) -> int:
+    """The status; with `follow` also what happens after, until Ctrl+C or the node's end.
+
+    As JSON it is the one document of `meshllm status --json`, and nothing follows.
+    """
+    asyncio.run(_show(record, follow, as_json))
     return 0
 
 
-async def _show(record: NodeRecord, follow: bool) -> None:
+async def _show(record: NodeRecord, follow: bool, as_json: bool) -> None:
     async with ManagementClient(record.console_url) as client:
-        emit(clean(render(await client.status(), time.time())))
+        status = await client.status()
+        if as_json:
+            emit_json(status)
+            return
+        emit(clean(render(status, time.time())))
         if not follow:
             return
         say("Changes follow; Ctrl+C ends this view and leaves the node running.")

@@ -10,6 +10,7 @@ import typer
 
 from meshllm_core.cli.diagnostics import say
 from meshllm_core.cli.options import ConfigFile
+from meshllm_core.cli.output import emit_json
 from meshllm_core.config import KEYS, Key, load_settings
 from meshllm_core.paths import default_paths
 
@@ -20,6 +21,9 @@ _TYPES: dict[str, Any] = {
     "text": str | None,
     "list": list[str] | None,
 }
+_JSON = typer.Option(
+    "--json", help="Without the dashboard; one JSON document on stdout as soon as the node answers."
+)
 _METAVARS = {"integer": "N", "number": "N", "text": "TEXT", "list": "REF"}
 
 
@@ -30,19 +34,20 @@ def _serve(**given: Any) -> None:
     what holds and why.
     """
     config_file: Path | None = given.pop("config")
+    as_json: bool = given.pop("as_json")
     flags = _flags(given)
     paths = default_paths()
     settings = load_settings(paths, flags=flags, environ=os.environ, config_file=config_file)
     from meshllm_core.cli.dashboard import dashboard, has_screen
 
-    if has_screen() and not settings.headless:
+    if has_screen() and not settings.headless and not as_json:
         code = dashboard(_arguments(flags, config_file), flags=flags, config_file=config_file)
         raise typer.Exit(code)
     for warning in settings.warnings:
         say(f"warning: {warning}")
     from meshllm_core.node.runtime import run
 
-    raise typer.Exit(run(settings, paths, say))
+    raise typer.Exit(run(settings, paths, say, announce=emit_json if as_json else None))
 
 
 def _flags(given: dict[str, Any]) -> dict[str, object]:
@@ -85,8 +90,8 @@ def _completion(row: Key) -> Callable[[str], list[str]] | None:
     return lambda incomplete: [choice for choice in row.choices if choice.startswith(incomplete)]
 
 
-def _parameter(name: str, annotation: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+def _parameter(name: str, annotation: Any, default: object = None) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def _with_options(function: Callable[..., None]) -> Callable[..., None]:
@@ -95,6 +100,7 @@ def _with_options(function: Callable[..., None]) -> Callable[..., None]:
     parameters = [_option(row) for row in KEYS if row.flag]
     parameters.insert(1, _parameter("gguf", Annotated[list[Path] | None, gguf]))
     parameters.append(_parameter("config", ConfigFile))
+    parameters.append(_parameter("as_json", Annotated[bool, _JSON], default=False))
     signature = inspect.Signature(parameters)
     function.__signature__ = signature  # type: ignore[attr-defined]
     function.__annotations__ = {item.name: item.annotation for item in parameters}

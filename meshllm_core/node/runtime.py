@@ -32,17 +32,20 @@ MEMORY_STEP = 64 << 20
 log = logging.getLogger(__name__)
 
 Talk = Callable[[str], None]
+Announce = Callable[[NodeRecord], None]
 
 
-def run(settings: Settings, paths: Paths, talk: Talk) -> ExitCode:
-    """Serve until SIGINT, SIGTERM or the action `stop`. `talk` gets lines for a person.
+def run(settings: Settings, paths: Paths, talk: Talk, announce: Announce | None = None) -> ExitCode:
+    """Serve until SIGINT, SIGTERM or the action `stop`.
+
+    `talk` gets lines for a person; `announce` gets the node's record as soon as both servers answer.
 
     Raises MeshError when the node cannot start.
     """
     session = start_logging(paths, level=settings.log_level, secrets=(settings.api_key,))
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            return runner.run(_serve(settings, paths, talk))
+            return runner.run(_serve(settings, paths, talk, announce))
     finally:
         session.close()
 
@@ -55,7 +58,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-async def _serve(settings: Settings, paths: Paths, talk: Talk) -> ExitCode:
+async def _serve(settings: Settings, paths: Paths, talk: Talk, announce: Announce | None) -> ExitCode:
     _refuse_second_node(paths)
     api_socket = listen(settings.host, settings.port, "--port")
     try:
@@ -71,8 +74,10 @@ async def _serve(settings: Settings, paths: Paths, talk: Talk) -> ExitCode:
     node.take_signals()
     api, console = HttpServer(node.api_app, api_socket), HttpServer(node.console_app, console_socket)
     await asyncio.gather(api.start(), console.start())
-    _record(paths, settings_urls)
+    record = _record(paths, settings_urls)
     node.started()
+    if announce is not None:
+        announce(record)
     talk(f"OpenAI endpoint  {settings_urls[0]}/v1")
     talk(f"management API   {settings_urls[1]}")
     helpers = [
@@ -103,7 +108,7 @@ def _refuse_second_node(paths: Paths) -> None:
         )
 
 
-def _record(paths: Paths, urls: tuple[str, str]) -> None:
+def _record(paths: Paths, urls: tuple[str, str]) -> NodeRecord:
     record = NodeRecord(pid=os.getpid(), api_url=urls[0], console_url=urls[1], started_at=time.time())
     try:
         write_record(paths, record)
@@ -112,6 +117,7 @@ def _record(paths: Paths, urls: tuple[str, str]) -> None:
             f"Cannot write {paths.node_file}: {error.strerror}.",
             hint="Free some space, or set MESHLLM_HOME to a folder you can write to.",
         ) from error
+    return record
 
 
 class _Node:
@@ -216,21 +222,28 @@ async def _watch_memory(store: Any) -> None:
         await asyncio.sleep(MEMORY_SECONDS)
 
 
+def _words(event: object) -> tuple[int, list[str]]:
+    """What a person should know of an event, with its level in the log."""
+    match event:
+        case ev.ModelReady(model=model, context=context, lanes=lanes):
+            return logging.INFO, [f"{model} is ready (context {context}, {lanes} lanes)"]
+        case ev.ModelFailed(model=model, message=message, hint=hint):
+            return logging.ERROR, [f"{model} failed: {message} {hint}".strip()]
+        case ev.EngineExited(model=model, detail=detail, log_tail=tail):
+            return logging.ERROR, [f"{model}: {detail}", *(f"  | {line}" for line in tail)]
+        case ev.NoticeLogged(level=level, source=source, text=text):
+            return logging.getLevelNamesMapping()[level.upper()], [f"{source}: {text}"]
+    return logging.NOTSET, []
+
+
 async def _speak(store: Any, talk: Talk) -> None:
-    """Say what a person at a terminal without a dashboard should know."""
+    """Say what a person at a terminal without a dashboard should know, and who reads the log later."""
     seen = 0
     while not store.closed:
         await store.wait_after(seen, 60.0)
         for logged in store.events_after(seen) or ():
-            match logged.event:
-                case ev.ModelReady(model=model, context=context, lanes=lanes):
-                    talk(f"{model} is ready (context {context}, {lanes} lanes)")
-                case ev.ModelFailed(model=model, message=message, hint=hint):
-                    talk(f"{model} failed: {message} {hint}".strip())
-                case ev.EngineExited(model=model, detail=detail, log_tail=tail):
-                    talk(f"{model}: {detail}")
-                    for line in tail:
-                        talk(f"  | {line}")
-                case ev.NoticeLogged(source=source, text=text):
-                    talk(f"{source}: {text}")
+            level, lines = _words(logged.event)
+            for line in lines:
+                talk(line)
+                log.log(level, "%s", line)
         seen = store.snapshot.sequence

@@ -199,6 +199,12 @@ async def test_bare_meshllm_without_a_terminal_shows_the_status(node: Node) -> N
     assert "attic · Serving tiny" in result.out
 
 
+async def test_bare_meshllm_as_json_is_the_status(node: Node) -> None:
+    result = await command("--json")
+    assert (result.code, result.err) == (0, "")
+    assert result.document == (await command("status", "--json")).document
+
+
 async def test_names_with_spaces_and_accents_arrive(node: Node) -> None:
     await command("load", "modèle é", "--no-wait")
     assert node.backend.asked == [("load", {"model": "modèle é"})]

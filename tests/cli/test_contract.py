@@ -1,5 +1,7 @@
 """Stdout is data, stderr is talk, exit codes are documented: whatever goes wrong."""
 
+import json
+import os
 import re
 import subprocess
 from collections.abc import Callable
@@ -26,6 +28,8 @@ Run = Callable[..., Result]
         (("status", "--console", "1"), ExitCode.NODE, "No node answers at http://127.0.0.1:1"),
         (("nonsense",), ExitCode.USAGE, "No such command"),
         (("statsu",), ExitCode.USAGE, "status"),
+        (("--json", "status"), ExitCode.USAGE, "meshllm status --json"),
+        (("bench", "--url", "http://127.0.0.1:1/v1"), ExitCode.NODE, "(no program listens there)"),
         (("status", "--nonsense"), ExitCode.USAGE, "No such option"),
         (("load",), ExitCode.USAGE, "Missing argument"),
         (("load", "x", "--lanes", "0"), ExitCode.USAGE, "--lanes"),
@@ -96,6 +100,34 @@ def test_the_example_configuration_is_one(meshllm: Run, paths: Paths) -> None:
     example = meshllm("config", "--example").out
     write_config(paths, example)
     assert meshllm("config").code == 0
+
+
+def test_the_example_configuration_as_json_is_one_document(meshllm: Run) -> None:
+    assert meshllm("config", "--example", "--json").document == {
+        "example": meshllm("config", "--example").out[:-1]
+    }
+
+
+def test_json_is_utf_8_in_any_locale(paths: Paths) -> None:
+    write_config(paths, 'models = ["/models/größe – 大.gguf"]\n')
+    done = subprocess.run(
+        [*COMMAND, "config", "--json"],
+        capture_output=True,
+        timeout=30,
+        check=True,
+        env={**os.environ, "PYTHONIOENCODING": "latin-1"},
+    )
+    rows = {row["key"]: row for row in json.loads(done.stdout.decode("utf-8"))["settings"]}
+    assert rows["models"]["value"] == ["/models/größe – 大.gguf"]
+
+
+def test_doctor_sees_a_token_that_keeps_a_node_from_starting(meshllm: Run, paths: Paths) -> None:
+    paths.data.mkdir(parents=True)
+    paths.token_file.write_text("no token\n", encoding="utf-8")
+    result = meshllm("doctor", "--json")
+    checks = {check["name"]: check for check in result.document["checks"]}
+    assert (result.code, checks["token"]["status"]) == (ExitCode.CHECK, "fail")
+    assert "Delete the file" in checks["token"]["hint"]
 
 
 def test_doctor_has_a_next_step_for_what_fails(meshllm: Run, paths: Paths) -> None:

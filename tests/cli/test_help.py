@@ -50,6 +50,10 @@ def test_help_is_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all_help() == GOLDEN.read_text(encoding="utf-8")
 
 
+def test_an_option_before_a_command_does_not_hide_the_others() -> None:
+    assert run_here(("-h", "serve")).out == run_here(("--help",)).out
+
+
 def test_serve_offers_every_flag_of_the_table() -> None:
     text = run_here(("serve", "--help")).out
     for row in KEYS:

@@ -1,13 +1,16 @@
 """The commands in the order in which a person meets them, on a real node with the real model."""
 
 import asyncio
+import json
 import os
+import subprocess
+import time
 
 import pytest
 
 from meshllm_core.cli import spawn
 from meshllm_core.paths import Paths
-from tests.cli.conftest import run_here
+from tests.cli.conftest import COMMAND, run_here
 
 pytestmark = pytest.mark.model
 
@@ -45,6 +48,27 @@ def test_start_look_ask_stop(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> N
         if process.poll() is None:
             process.kill()
             process.wait()
+
+
+def test_serve_as_json_says_where_it_listens() -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "serve", "--json", "--port", "0", "--console", "0", "--model", "/nowhere/x.gguf"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        while run_here(("status",)).code != 0:
+            assert process.poll() is None
+            time.sleep(0.1)
+        known = run_here(("status", "--json")).document
+        assert run_here(("stop",)).code == 0
+        output, _ = process.communicate(timeout=20)
+    finally:
+        process.kill()
+        process.wait()
+    record = json.loads(output)
+    assert process.returncode == 0
+    assert (record["pid"], record["api_url"]) == (process.pid, known["api_url"])
 
 
 def _wait_until_ready() -> None:

@@ -41,6 +41,7 @@ def test_start_chat_and_stop(tmp_path: Path) -> None:
     assert node.process.returncode == ExitCode.OK
     assert not psutil.pid_exists(engine)
     assert not (node.home / "data" / "node.json").exists()
+    assert f"{model} is ready" in (node.home / "logs" / "node.log").read_text(encoding="utf-8")
 
 
 def test_an_engine_killed_in_the_middle_of_a_stream(tmp_path: Path) -> None:
