@@ -33,6 +33,8 @@ NODE_STAYS = 0
 STOP_NODE = 10
 """Result of `run`: stop the node."""
 
+START_CHECK_SECONDS = 0.25
+
 
 class MeshApp(App[int]):
     """The dashboard of one node. Its result is NODE_STAYS or STOP_NODE."""
@@ -55,6 +57,7 @@ class MeshApp(App[int]):
         open_node: Callable[[], Awaitable[NodeClient]],
         *,
         started_by_us: bool = False,
+        ended: Callable[[], bool] | None = None,
         theme: str = DEFAULT_THEME,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -64,6 +67,7 @@ class MeshApp(App[int]):
             self.register_theme(each)
         self.theme = theme
         self.animation_level = "none"
+        self._ended = ended
         self._throttle = Throttle(self._pass_on)
         self.session = Session(
             open_node,
@@ -84,6 +88,15 @@ class MeshApp(App[int]):
     def _start(self) -> None:
         self._fit(self.size)
         self._follow()
+        if self._ended is not None:
+            self._waiting = self.set_interval(START_CHECK_SECONDS, self._check_start)
+
+    def _check_start(self) -> None:
+        """A node that could not start never answers; why it could not is told on the person's own screen."""
+        if self.session.snapshot is not None:
+            self._waiting.stop()
+        elif self._ended is not None and self._ended():
+            self.exit(NODE_STAYS)
 
     def _follow(self) -> None:
         self.run_worker(self.session.run(), group="session", exclusive=True, exit_on_error=False)
@@ -172,13 +185,21 @@ class MeshApp(App[int]):
         self.push_screen(question, self._leave)
 
 
-def run(*, console_url: str, api_url: str, token_file: Path, started_by_us: bool) -> int:
+def run(
+    *,
+    console_url: str,
+    api_url: str,
+    token_file: Path,
+    started_by_us: bool,
+    ended: Callable[[], bool] | None = None,
+) -> int:
     """Show the dashboard until a person leaves it: 0 when the node is to stay, 10 when it is to be stopped.
 
     Paints at once; the node may still be starting (`started_by_us` says that it was started for this).
+    Where `ended` says that it ended before it ever answered, there is nothing to wait for: 0 at once.
     1 when the dashboard itself failed; its traceback is then on the terminal.
     """
     open_node = partial(open_client, console_url, api_url, token_file)
-    app = MeshApp(open_node, started_by_us=started_by_us)
+    app = MeshApp(open_node, started_by_us=started_by_us, ended=ended)
     result = app.run()
     return result if result is not None else (app.return_code or NODE_STAYS)

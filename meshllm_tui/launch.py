@@ -7,6 +7,7 @@ shows the name and what is going on at once; Textual then draws over it, in the 
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
@@ -15,7 +16,14 @@ ENTER = "\x1b[?1049h\x1b[?25l\x1b[2J\x1b[H"
 LEAVE = "\x1b[?1049l\x1b[?25h"
 
 
-def run(*, console_url: str, api_url: str, token_file: Path, started_by_us: bool) -> int:
+def run(
+    *,
+    console_url: str,
+    api_url: str,
+    token_file: Path,
+    started_by_us: bool,
+    ended: Callable[[], bool] | None = None,
+) -> int:
     """Show the dashboard until a person leaves it; see `meshllm_tui.app.run`, which this calls."""
     terminal = sys.__stderr__
     painted = terminal is not None and paint_first(terminal, started_by_us)
@@ -28,7 +36,11 @@ def run(*, console_url: str, api_url: str, token_file: Path, started_by_us: bool
             terminal.flush()
         raise
     return run_app(
-        console_url=console_url, api_url=api_url, token_file=token_file, started_by_us=started_by_us
+        console_url=console_url,
+        api_url=api_url,
+        token_file=token_file,
+        started_by_us=started_by_us,
+        ended=ended,
     )
 
 

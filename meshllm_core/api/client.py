@@ -19,7 +19,7 @@ from meshllm_core.api.client_errors import error_from, unreachable, unreadable
 from meshllm_core.api.record import NodeRecord, find_node, read_record, remove_record, write_record
 from meshllm_core.api.schema import Health, Status
 from meshllm_core.api.sse_reader import ServerEvent, read_events
-from meshllm_core.errors import MeshError, NodeError
+from meshllm_core.errors import MeshError, NodeError, NotAuthorized
 from meshllm_core.state.events import LoggedEvent
 from meshllm_core.state.reduce import reduce
 from meshllm_core.state.snapshot import NodeSnapshot
@@ -68,6 +68,12 @@ class ChatDelta:
     """The node's own figures, in milliseconds and tokens per second."""
 
 
+_OTHER_TOKEN = (
+    "The node was started by another user or with another MESHLLM_HOME, or its token file was changed since. "
+    "Use the same ones, or end its process (`meshllm status` has the number) and start it again."
+)
+
+
 class ManagementClient:
     """Talks to one node. Raises MeshError: NodeNotRunning when nobody answers, else what the node said.
 
@@ -109,7 +115,12 @@ class ManagementClient:
     async def act(self, name: str, **arguments: Any) -> dict[str, Any]:
         """Asks the node for one of its actions; arguments that are None are left out."""
         body = json.dumps({key: value for key, value in arguments.items() if value is not None})
-        raw = await self._call("POST", f"{self.console_url}/api/actions/{name}", ACT_SECONDS, body.encode())
+        url = f"{self.console_url}/api/actions/{name}"
+        try:
+            raw = await self._call("POST", url, ACT_SECONDS, body.encode())
+        except NotAuthorized as error:
+            # The server's hint is for who writes requests; here a person pressed a key.
+            raise NotAuthorized(error.message, hint=_OTHER_TOKEN) from error
         return _decode(raw, dict[str, Any])
 
     async def events(self, after: int) -> AsyncGenerator[LoggedEvent]:

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from meshllm_core.api.record import NodeRecord, find_node
 from meshllm_core.cli.diagnostics import report, say
@@ -12,6 +13,9 @@ from meshllm_core.cli.spawn import failure, start_node, wait_for_node
 from meshllm_core.config import Settings, base_url, load_settings
 from meshllm_core.errors import ExitCode, NodeAlreadyRunning, PortTaken
 from meshllm_core.paths import Paths, default_paths
+
+if TYPE_CHECKING:
+    import subprocess
 
 STOP_NODE = 10
 """What the dashboard returns when the person asked to stop the node."""
@@ -46,7 +50,7 @@ def dashboard(
         # The dashboard's chat is a client of /v1 like any other, and its key may stand in config.toml only.
         os.environ["MESHLLM_API_KEY"] = settings.api_key
     if found is not None:
-        return _show(paths, found.console_url, found.api_url, started_by_us=False)
+        return _show(paths, found.console_url, found.api_url)
     return _start_and_show(paths, settings, arguments)
 
 
@@ -71,18 +75,24 @@ def _start_and_show(paths: Paths, settings: Settings, arguments: Sequence[str]) 
     else:
         record = wait_for_node(paths, process)
         console_url, api_url = record.console_url, record.api_url
-    result = _show(paths, console_url, api_url, started_by_us=True)
+    result = _show(paths, console_url, api_url, process)
     ended = process.poll()
     if ended:
         return report(failure(paths, ended))
     return result
 
 
-def _show(paths: Paths, console_url: str, api_url: str, *, started_by_us: bool) -> int:
+def _show(
+    paths: Paths, console_url: str, api_url: str, started: "subprocess.Popen[bytes] | None" = None
+) -> int:
     from meshllm_tui.launch import run
 
     result = run(
-        console_url=console_url, api_url=api_url, token_file=paths.token_file, started_by_us=started_by_us
+        console_url=console_url,
+        api_url=api_url,
+        token_file=paths.token_file,
+        started_by_us=started is not None,
+        ended=(lambda: started.poll() is not None) if started else None,
     )
     if result == STOP_NODE:
         from meshllm_core.cli.control import stop_node

@@ -158,6 +158,7 @@ async def test_the_wrong_token_is_a_clear_failure(node: Node, paths: Paths) -> N
     result = await command("stop")
     assert (result.code, result.out) == (ExitCode.NODE, "")
     assert "bearer token is wrong" in result.err
+    assert "end its process" in result.err
 
 
 async def test_chat_streams_the_answer_to_stdout(paths: Paths) -> None:

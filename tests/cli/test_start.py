@@ -22,6 +22,7 @@ from meshllm_core.paths import Paths
 from tests.api.manage.conftest import Node
 from tests.api.openai.conftest import scripted, serving
 from tests.cli.conftest import COMMAND, playing
+from tests.support.nodes import free_port
 
 HEAVY = ("typer", "fastapi", "starlette", "pydantic", "huggingface_hub", "httpx", "uvicorn", "numpy", "rich")
 
@@ -167,6 +168,16 @@ def test_a_node_that_cannot_start_says_why(paths: Paths) -> None:
     assert caught.value.message == "--lanes: lanes is 0, outside its range."
     assert caught.value.exit_code is ExitCode.USAGE
     assert process.wait() == ExitCode.USAGE
+
+
+def test_the_dashboard_does_not_wait_for_a_node_that_could_not_start(
+    paths: Paths, terminal: Callable[..., Terminal]
+) -> None:
+    paths.data.mkdir(parents=True)
+    paths.token_file.write_text("no token", encoding="utf-8")
+    screen = terminal("serve", "--port", str(free_port()), "--console", str(free_port()))
+    assert screen.end(15) == ExitCode.NODE
+    assert "does not hold a token" in screen.shown
 
 
 def test_a_full_disk_is_named_before_a_node_is_started_whose_words_would_be_lost(paths: Paths) -> None:
