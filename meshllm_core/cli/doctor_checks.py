@@ -41,7 +41,7 @@ def run_checks(paths: Paths) -> list[Check]:
         configuration,
         *(check_writable(name, folder) for name, folder in _folders(paths)),
         check_token(paths),
-        check_engine(),
+        check_engine(settings),
         check_compiler(),
         check_memory(),
         check_disk(paths),
@@ -100,8 +100,8 @@ def check_token(paths: Paths) -> Check:
     return Check(name="token", status="pass", detail=detail)
 
 
-def check_engine() -> Check:
-    """Does llama.cpp start, and does it see the accelerator that is built in?"""
+def check_engine(settings: Settings) -> Check:
+    """Does llama.cpp start, and does it see the accelerator that is built in and the device that is set?"""
     from meshllm_core.node.devices import list_devices
 
     try:
@@ -109,6 +109,11 @@ def check_engine() -> Check:
     except MeshError as error:
         return Check(name="llama.cpp", status="fail", detail=error.message, hint=error.hint)
     names = ", ".join(f"{device.name} ({device.description})" for device in devices)
+    choices = {"auto", "cpu", *(device.name.lower() for device in devices)}
+    if settings.device.lower() not in choices:
+        hint = "Set it to auto, or to a name from `meshllm gpus`."
+        detail = f"starts with {names}, but device is {settings.device!r}"
+        return Check(name="llama.cpp", status="fail", detail=detail, hint=hint)
     unseen = _unseen_accelerator()
     if unseen and all(device.kind == "cpu" for device in devices):
         hint = "Run `sh installers/run.sh` again: it says what the accelerator still needs."

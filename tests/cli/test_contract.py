@@ -130,6 +130,13 @@ def test_doctor_sees_a_token_that_keeps_a_node_from_starting(meshllm: Run, paths
     assert "Delete the file" in checks["token"]["hint"]
 
 
+def test_doctor_sees_a_device_that_is_not_there(meshllm: Run) -> None:
+    result = meshllm("doctor", "--json", MESHLLM_DEVICE="cuda9")
+    checks = {check["name"]: check for check in result.document["checks"]}
+    assert (result.code, checks["llama.cpp"]["status"]) == (ExitCode.CHECK, "fail")
+    assert "meshllm gpus" in checks["llama.cpp"]["hint"]
+
+
 def test_doctor_has_a_next_step_for_what_fails(meshllm: Run, paths: Paths) -> None:
     write_config(paths, "prot = 1\n")
     result = meshllm("doctor", "--json")
