@@ -35,17 +35,18 @@ def place(
     A model that does not fit on the GPUs is put there in part, when main memory holds the rest.
     Raises ConfigError for a device that does not exist.
     """
+    wanted = device.lower()
     gpus = [entry for entry in devices if entry.kind != "cpu"]
-    if device.lower() == "cpu" or (device == "auto" and not gpus):
+    if wanted == "cpu" or (wanted == "auto" and not gpus):
         return Placement("cpu", 0, memory_free)
-    if device != "auto":
-        gpus = [entry for entry in gpus if entry.name.lower() == device.lower()]
+    if wanted != "auto":
+        gpus = [entry for entry in gpus if entry.name.lower() == wanted]
         if not gpus:
             names = ", ".join(["auto", "CPU", *(entry.name for entry in devices if entry.kind != "cpu")])
             raise ConfigError(
                 f"There is no device named {device}.", hint=f"Choose one of: {names}.", param="device"
             )
-    name = "auto" if device == "auto" else gpus[0].name
+    name = "auto" if wanted == "auto" else gpus[0].name
     gpu_free = sum(entry.memory_free for entry in gpus)
     if model_bytes <= gpu_free:
         return Placement(name, ALL_LAYERS, gpu_free)

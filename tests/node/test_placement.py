@@ -19,6 +19,7 @@ GPU = Device(name="CUDA0", description="a card", kind="gpu", memory_total=8 * GB
         ((CPU,), "auto", 1, "cpu", 0, 20),
         ((CPU, GPU), "CPU", 1, "cpu", 0, 20),
         ((CPU, GPU), "auto", 5, "auto", ALL_LAYERS, 6),
+        ((CPU, GPU), "AUTO", 5, "auto", ALL_LAYERS, 6),
         ((CPU, GPU), "cuda0", 5, "CUDA0", ALL_LAYERS, 6),
         ((CPU, GPU), "auto", 12, "auto", 12, 26),
         ((CPU, GPU), "auto", 1000, "auto", 0, 26),
