@@ -2,13 +2,15 @@
 
 The converter in llama-cpp-python leaves out keywords it does not know and unrolls repetitions;
 llama.cpp's parser recurses into parentheses. So: constraints that would not be enforced are refused by
-name, and sizes are checked before either of them runs.
+name, and sizes are checked before either of them runs; `schema` does the rest.
 """
 
 import importlib
 import json
 from typing import Any
 
+from meshllm_core.engine.pattern import REPEAT_LIMIT
+from meshllm_core.engine.schema import plain_schema
 from meshllm_core.engine.types import GenerationRequest
 from meshllm_core.errors import InvalidRequest
 
@@ -16,8 +18,6 @@ GRAMMAR_LIMIT = 128 << 10
 """Characters of GBNF."""
 DEPTH_LIMIT = 64
 """Nested parentheses of GBNF, nested objects of a schema."""
-REPEAT_LIMIT = 256
-"""Largest minItems, maxItems, minLength, maxLength."""
 
 _ENFORCED = frozenset(
     {"type", "enum", "const", "oneOf", "anyOf", "allOf", "properties", "required", "additionalProperties"}
@@ -30,6 +30,8 @@ _ANNOTATIONS = frozenset(
 )
 _SUBSCHEMA_MAPS = ("properties", "$defs", "definitions")
 _SUBSCHEMA_LISTS = ("oneOf", "anyOf", "allOf", "prefixItems")
+_CHARACTER = r'[^"\\\x7F\x00-\x1F] | "\\" (["\\/bfnrt] | "u" [0-9a-fA-F]{4})'
+"""Of a JSON string; the converter's own lets control characters through, which no JSON parser takes."""
 _SCHEMA_PARAM = "response_format.json_schema.schema"
 
 
@@ -54,16 +56,11 @@ def _from_schema(request: GenerationRequest) -> tuple[str, str]:
     except (ValueError, RecursionError) as error:
         raise InvalidRequest(f"The JSON schema is not JSON: {error}.", param=_SCHEMA_PARAM) from error
     check_schema(schema)
-    convert = importlib.import_module("llama_cpp.llama_grammar").json_schema_to_gbnf
     try:
-        gbnf = convert(request.json_schema)
-    except (ValueError, AssertionError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        detail = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
-        raise InvalidRequest(
-            f"The JSON schema cannot be turned into a grammar: {detail}",
-            hint="Use type, properties, required, items, enum, const, anyOf, $ref and patterns like ^…$.",
-            param=_SCHEMA_PARAM,
-        ) from error
+        gbnf = _converted(plain_schema(schema))
+    except InvalidRequest as error:
+        error.param = _SCHEMA_PARAM
+        raise
     if request.grammar_prefix or request.grammar_suffix:
         around = f"{_literal(request.grammar_prefix)} root {_literal(request.grammar_suffix)}"
         gbnf, start = f"{gbnf}\nmeshllm-start ::= {around}\n", "meshllm-start"
@@ -71,6 +68,25 @@ def _from_schema(request: GenerationRequest) -> tuple[str, str]:
         start = "root"
     _check_gbnf(gbnf)
     return gbnf, start
+
+
+def _converted(schema: dict[str, Any]) -> str:
+    module = importlib.import_module("llama_cpp.llama_grammar")
+    converter = module.SchemaConverter(prop_order={}, allow_fetch=False, dotall=False, raw_pattern=False)
+    converter._format_literal = _literal_of_json
+    try:
+        converter.visit(converter.resolve_refs(schema, "schema"), "")
+    except (ValueError, AssertionError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        detail = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
+        raise InvalidRequest(f"The JSON schema cannot be turned into a grammar: {detail}") from error
+    if "char" in converter._rules:
+        converter._rules["char"] = _CHARACTER
+    return str(converter.format_grammar())
+
+
+def _literal_of_json(text: str) -> str:
+    """A value's JSON as a literal of GBNF: the converter's own leaves backslashes to be read as escapes."""
+    return json.dumps(json.dumps(json.loads(text), ensure_ascii=False), ensure_ascii=False)
 
 
 def _literal(text: str) -> str:
@@ -94,7 +110,7 @@ def check_schema(schema: Any, path: str = "schema", depth: int = 0) -> None:
                 hint="It could not be enforced, so it is refused rather than ignored.",
                 param=_SCHEMA_PARAM,
             )
-        if key.startswith(("min", "max")) and not (isinstance(value, int) and 0 <= value <= REPEAT_LIMIT):
+        if key.startswith(("min", "max")) and not (type(value) is int and 0 <= value <= REPEAT_LIMIT):
             raise InvalidRequest(
                 f"{path}.{key} must be a whole number from 0 to {REPEAT_LIMIT}.", param=_SCHEMA_PARAM
             )

@@ -149,8 +149,22 @@ ADVICE = {
 }
 
 
+MIXED = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "pattern": "^[a-z]+$", "maxLength": 9},
+        "odd": {"type": "string", "pattern": r"^(?=a)\bword$"},
+        "unit": {"type": ["string", "null"], "enum": ["C", "F", None], "minLength": 1},
+        "pair": {"type": "array", "prefixItems": [{}], "items": {}, "minItems": 5},
+        "range": {"minItems": 3, "maxItems": 2},
+        "node": {"type": "object", "$ref": "#/$defs/node", "minLength": 2},
+    },
+    "$defs": {"node": {"type": "integer"}},
+}
+
+
 @pytest.mark.parametrize(
-    "parameters", [TREE, ADVICE, {}, {"type": "object"}, {"type": "object", "properties": {}}]
+    "parameters", [TREE, ADVICE, MIXED, {}, {"type": "object"}, {"type": "object", "properties": {}}]
 )
 def test_schemas_that_people_send(parameters: dict[str, Any]) -> None:
     before = json.dumps(parameters)

@@ -78,7 +78,7 @@ class Sampler:
         self._triggers = request.grammar_triggers if grammar else ()
         self._seen = ""
         if grammar:
-            self._grammar = self._parse(grammar)
+            self._grammar = self._parse(grammar, made=bool(request.json_schema))
             if self._triggers:
                 api.llama_sampler_free(self._grammar)
                 self._grammar, self._pending_grammar = None, grammar
@@ -90,10 +90,17 @@ class Sampler:
         window = model.spec.context if last_n < 0 else last_n
         self._penalties = window if _has_penalties(request.sampling) else 0
 
-    def _parse(self, grammar: str) -> Any:
+    def _parse(self, grammar: str, *, made: bool) -> Any:
+        """`made`: from a JSON schema, and not by the client."""
         sampler = api.llama_sampler_init_grammar(
             self._model.vocab, grammar.encode(), self._start_rule.encode()
         )
+        if not sampler and made:
+            raise InvalidRequest(
+                "The JSON schema gives no usable grammar.",
+                hint="A reference must not lead to itself without anything between, and sizes must be small.",
+                param="response_format.json_schema.schema",
+            )
         if not sampler:
             raise InvalidRequest(
                 "The grammar cannot be parsed.",
@@ -157,7 +164,7 @@ class Sampler:
         When what was already generated does not fit, the grammar is given up: the parser of tool calls
         then decides, as it does without one.
         """
-        grammar = self._parse(self._pending_grammar)
+        grammar = self._parse(self._pending_grammar, made=True)
         self._pending_grammar = ""
         for token in self._model.tokenize(begun, add_special=False, parse_special=True):
             if not _allows(grammar, token):

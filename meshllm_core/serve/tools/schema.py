@@ -3,6 +3,7 @@
 import copy
 from typing import Any
 
+from meshllm_core.engine.pattern import plain_pattern
 from meshllm_core.errors import InvalidRequest
 
 _DEPTH_LIMIT = 48
@@ -61,6 +62,8 @@ class _Adapter:
         for key, inner in value.items():
             if self._enforced(key, inner):
                 kept[key] = self._value(key, inner, depth)
+        if not self._strict:
+            kept = _softened(kept)
         return kept if _STRUCTURE & kept.keys() else dict(_ANYTHING) | kept
 
     def _enforced(self, key: str, inner: Any) -> bool:
@@ -68,7 +71,7 @@ class _Adapter:
             if key in _REPEATS:
                 fits = isinstance(inner, int) and 0 <= inner <= _REPEAT_LIMIT
             elif key == "pattern":
-                fits = isinstance(inner, str) and inner.startswith("^") and inner.endswith("$")
+                fits = isinstance(inner, str) and (self._strict or _is_plain(inner))
             else:
                 return True
             if fits or not self._strict:
@@ -107,3 +110,26 @@ class _Adapter:
         return InvalidRequest(
             f"The parameters of the tool {self._tool!r} cannot be used: {detail}.", hint=hint, param="tools"
         )
+
+
+def _is_plain(pattern: str) -> bool:
+    try:
+        plain_pattern(pattern)
+    except InvalidRequest:
+        return False
+    return True
+
+
+def _softened(schema: dict[str, Any]) -> dict[str, Any]:
+    """The word that says most, where a grammar cannot hold an answer to those beside it as well."""
+    for key in ("$ref", "enum", "const", "anyOf", "oneOf"):
+        if key in schema:
+            return {name: schema[name] for name in (key, "$defs", "definitions") if name in schema}
+    left_out = set()
+    if "pattern" in schema or schema.get("minLength", 0) > schema.get("maxLength", _REPEAT_LIMIT):
+        left_out |= {"minLength", "maxLength"}
+    if "prefixItems" in schema or schema.get("minItems", 0) > schema.get("maxItems", _REPEAT_LIMIT):
+        left_out |= {"minItems", "maxItems"}
+    if "prefixItems" in schema:
+        left_out.add("items")
+    return {key: value for key, value in schema.items() if key not in left_out}
