@@ -1,6 +1,7 @@
 """Starts an engine child, speaks with it, and turns its end into a typed error."""
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import os
@@ -100,8 +101,9 @@ class EngineProcess:
             asyncio.create_task(self._watch(loaded), name=f"engine-watch-{self.name}"),
             asyncio.create_task(self._end_if_stuck(), name=f"engine-stuck-{self.name}"),
         ]
-        await self._send(spec)
         try:
+            with contextlib.suppress(EngineExited):  # `loaded` tells why
+                await self._send(spec)
             self._facts = await loaded
         except BaseException:
             await self.close()

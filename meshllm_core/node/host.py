@@ -25,7 +25,8 @@ from meshllm_core.state import events as ev
 log = logging.getLogger(__name__)
 
 RESTART_WINDOW_SECONDS = 600.0
-"""Restarts are counted within this time; a model that fails more often is given up."""
+"""Restarts are counted within this time, and from the last work that an engine did; a model that fails more
+often is given up."""
 BACKOFF_SECONDS = (0.0, 1.0, 5.0, 15.0)
 
 Append = Callable[[ev.AnyEvent], None]
@@ -77,9 +78,17 @@ class ModelHost:
     async def _supervise(self, prepared: Prepared) -> None:
         """Start, wait for the end, start again, until it was closed or ended too often."""
         while not self.closing:
-            engine = await self._start(prepared)
-            if not await self._may_restart(await engine.exited):
+            if not await self._may_restart(await self._exit(prepared)):
                 return
+
+    async def _exit(self, prepared: Prepared) -> EngineExited:
+        """Start an engine and wait for its end. Raises what starting again would not change."""
+        try:
+            return await (await self._start(prepared)).exited
+        except EngineExited as error:
+            if error.reason != "signal" or self.closing:
+                raise
+            return error  # somebody ended it while it was loading
 
     def ended(self, task: "asyncio.Task[None]") -> None:
         """The supervision is over. A fault of ours must not leave the model "loading" for ever."""
@@ -197,6 +206,7 @@ class ModelHost:
         self.append(ev.ModelLoadProgressed(at=time.time(), model=self.id, fraction=fraction))
 
     def _on_stats(self, stats: Stats) -> None:
+        self._restarts.clear()  # it told its speed, so it computed: the model is not what ends its engines
         self.append(
             ev.ThroughputMeasured(
                 at=time.time(),

@@ -33,9 +33,10 @@ def choose(hosted: Mapping[ModelId, HostedModel], name: str) -> tuple[HostedMode
         if ready:
             best = max(ready, key=lambda m: m.engine.facts.parameters if m.engine else 0)
             return _ready(best)
-        loading = next((m for m in hosted.values() if m.status == "loading"), None)
-        if loading:
-            return _ready(loading)
+        for status in ("loading", "failed"):
+            waiting = next((m for m in hosted.values() if m.status == status), None)
+            if waiting:
+                return _ready(waiting)
         raise ModelUnknown(
             "No model is loaded on this node.", hint="Load one with `meshllm load MODEL`.", param="model"
         )

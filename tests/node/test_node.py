@@ -1,5 +1,6 @@
 """A whole node: start, serve, survive its engine's death, refuse a second one, stop."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -83,6 +84,42 @@ def test_a_model_whose_engine_keeps_dying_is_given_up(tmp_path: Path) -> None:
         assert answer.status_code == 503
         assert node.act("load", model="default").status_code == 200
         node.wait(lambda s: s["models"][0]["status"] == "ready")
+
+
+def test_an_engine_that_works_between_its_deaths_is_always_restarted(tmp_path: Path) -> None:
+    with running_node(tmp_path, environment={"MESHLLM_RESTART_LIMIT": "1"}) as node:
+        model = node.ready()
+        for _ in range(3):
+            body = {"model": model, "prompt": "One, two,", "max_tokens": 4}
+            assert httpx.post(f"{node.api}/v1/completions", json=body, timeout=20).status_code == 200
+            worked = node.wait(lambda s: s["models"][0]["cells_used"] > 0 and s["models"][0]["active"] == 0)
+            pid = worked["models"][0]["pid"]
+            os.kill(pid, signal.SIGKILL)
+            node.wait(lambda s, dead=pid: s["models"][0]["pid"] not in (dead, 0))  # type: ignore[misc]
+            assert node.ready() == model
+
+
+def test_an_engine_killed_while_it_loads_is_started_again(tmp_path: Path) -> None:
+    with running_node(tmp_path) as node:
+        model = node.ready()
+        for delay in (0.0, 0.1, 0.2):
+            assert node.act("unload", model=model).status_code == 200
+            assert node.act("load", model="default").status_code == 200
+            engine = _loading_engine(node)
+            time.sleep(delay)
+            engine.kill()
+            assert node.ready() == model
+            assert httpx.get(f"{node.api}/v1/models", timeout=5).json()["data"][0]["status"] == "ready"
+
+
+def _loading_engine(node: RunningNode) -> psutil.Process:
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        for child in psutil.Process(node.process.pid).children():
+            with contextlib.suppress(psutil.Error):
+                if "meshllm_core.engine.worker" in child.cmdline():
+                    return child
+    raise AssertionError("no engine was started")
 
 
 def test_load_unload_and_bad_models_by_action(tmp_path: Path) -> None:

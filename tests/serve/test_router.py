@@ -35,6 +35,8 @@ def test_auto_takes_the_largest_that_is_ready() -> None:
 def test_auto_without_a_ready_model() -> None:
     with pytest.raises(ModelNotReady, match=r"slow is still loading: 40 % read"):
         choose(hosted(FAILED, LOADING), "auto")
+    with pytest.raises(ModelNotReady, match=r"broken failed: out of memory"):
+        choose(hosted(FAILED), "auto")
     with pytest.raises(ModelUnknown, match="meshllm load"):
         choose({}, "auto")
 
