@@ -4,6 +4,7 @@ import re
 import signal
 from typing import Literal
 
+from meshllm_core.engine.limit import EXIT_CODE, LIMIT_SECONDS
 from meshllm_core.errors import EngineExited
 
 Reason = Literal["signal", "out_of_memory", "bad_file", "exit"]
@@ -20,6 +21,12 @@ def classify(name: str, code: int, log_tail: tuple[str, ...], *, killed_for_memo
     """
     how = f"was ended by {_signal_name(-code)}" if code < 0 else f"exited with code {code}"
     text = f"The engine of {name} {how}"
+    if code == EXIT_CODE:
+        return EngineExited(
+            f"{text}: a grammar or JSON schema took more than {LIMIT_SECONDS:.0f} s for one token.",
+            log_tail=log_tail,
+            hint="Do not let parts that fit the same text follow each other, as in `(a* a*)*`.",
+        )
     if killed_for_memory or any(_MEMORY_WORDS.search(line) for line in log_tail):
         return EngineExited(
             f"{text}: out of memory.",

@@ -12,11 +12,14 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
+from meshllm_core.engine.limit import GrammarLimit
 from meshllm_core.engine.llama.context import Context
 from meshllm_core.engine.llama.library import api
 from meshllm_core.engine.llama.model import Model
 from meshllm_core.engine.types import GenerationRequest, PositionLogprobs, Sampling, TokenLogprob
 from meshllm_core.errors import InvalidRequest
+
+_limit = GrammarLimit()
 
 
 class GrammarDeadEnd(Exception):
@@ -121,11 +124,12 @@ class Sampler:
         if self._grammar is None and self._top_logprobs is None:
             return int(api.llama_sampler_sample(self._chain, context.handle, index)), None
         candidates = _Candidates(self._model.n_vocab, context.logits_address(index))
-        token = self._choose(candidates)
+        with _limit:
+            token = self._choose(candidates)
+            if self._grammar is not None and not self._model.is_end(token):
+                api.llama_sampler_accept(self._grammar, token)
         logprobs = None if self._top_logprobs is None else self._logprobs(candidates, token)
         api.llama_sampler_accept(self._chain, token)
-        if self._grammar is not None and not self._model.is_end(token):
-            api.llama_sampler_accept(self._grammar, token)
         return token, logprobs
 
     def _choose(self, candidates: "_Candidates") -> int:
@@ -153,7 +157,8 @@ class Sampler:
         self._seen += text
         starts = [at for at in (self._seen.find(trigger) for trigger in self._triggers) if at >= 0]
         if starts:
-            self._start_grammar(self._seen[min(starts) :])
+            with _limit:
+                self._start_grammar(self._seen[min(starts) :])
             return
         longest = max(map(len, self._triggers))
         self._seen = self._seen[-longest:]
