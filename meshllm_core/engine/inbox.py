@@ -44,7 +44,7 @@ class Inbox:
     @property
     def context_limit(self) -> int:
         """Tokens one request may use."""
-        return min(self.spec.context, self.context.cells)
+        return min(self.spec.context, self.context.cells, self.model.last_position or self.spec.context)
 
     def receive(self, message: object) -> None:
         """Act on a message from the node."""

@@ -30,9 +30,12 @@ async def test_embeddings_are_unit_vectors_that_depend_on_the_text(tmp_path: Pat
 
 async def test_inputs_out_of_bounds_are_refused_and_the_next_is_served(tmp_path: Path) -> None:
     path = write_tiny_bert(tmp_path / "bert.gguf")
-    async with running_engine(tmp_path, files=(str(path),), context=CONTEXT) as engine:
+    # The context asked for is larger than the table of positions.
+    async with running_engine(tmp_path, files=(str(path),), context=CONTEXT * 4) as engine:
+        assert engine.facts.context == CONTEXT
+        assert len(await engine.embed(["cat " * (CONTEXT - 2)])) == 1
         with pytest.raises(ContextLengthExceeded):
-            await engine.embed(["cat " * 100])
+            await engine.embed(["cat " * (CONTEXT - 1)])
         with pytest.raises(InvalidRequest):
             await engine.embed([(1, 9999)])
         with pytest.raises(InvalidRequest):

@@ -83,6 +83,15 @@ class Model:
                 raise ModelFileInvalid(f"Metadata {key} of {self.spec.files[0]} is {length} bytes long.")
             size = length + 1
 
+    @property
+    def last_position(self) -> int | None:
+        """The longest text where a longer one may abort the process: it has no place in a table of positions.
+
+        llama.cpp counts BERT, which has such a table, among the rotary ones.
+        """
+        rotary = api.llama_model_rope_type(self.handle) != api.LLAMA_ROPE_TYPE_NONE and not self.embeds
+        return None if rotary or self.recurrent else int(api.llama_model_n_ctx_train(self.handle))
+
     @cached_property
     def embeds(self) -> bool:
         """Whether the file names a pooling: such a model gives embeddings and does not generate."""
