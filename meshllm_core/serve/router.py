@@ -1,10 +1,11 @@
 """Which model answers a request, and why not. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from meshllm_core.engine.base import StageEngine
+from meshllm_core.engine.types import ModelFacts
 from meshllm_core.errors import ModelNotReady, ModelUnknown
 from meshllm_core.ids import ModelId
 
@@ -26,14 +27,18 @@ class HostedModel:
     """Why it is not ready, for a person."""
 
 
-def choose(hosted: Mapping[ModelId, HostedModel], name: str) -> tuple[HostedModel, StageEngine]:
-    """The model that `name` means. Raises ModelUnknown or ModelNotReady."""
+def choose(
+    hosted: Mapping[ModelId, HostedModel], name: str, able: Callable[[ModelFacts], bool] = lambda _: True
+) -> tuple[HostedModel, StageEngine]:
+    """The model that `name` means. Raises ModelUnknown or ModelNotReady.
+
+    `auto` is one that is `able` to do what is asked, if any is; else one that is ready, to be told of.
+    """
     if name == AUTO:
         ready = [m for m in hosted.values() if m.engine is not None]
-        if ready:
-            best = max(ready, key=lambda m: m.engine.facts.parameters if m.engine else 0)
-            return _ready(best)
-        for status in ("loading", "failed"):
+        if fitting := [m for m in ready if m.engine and able(m.engine.facts)]:
+            return _ready(max(fitting, key=lambda m: m.engine.facts.parameters if m.engine else 0))
+        for status in ("loading", "ready", "failed"):
             waiting = next((m for m in hosted.values() if m.status == status), None)
             if waiting:
                 return _ready(waiting)

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 
 from meshllm_core.engine.base import StageEngine
-from meshllm_core.engine.types import Chunk, Delta, Finished, GenerationRequest, Started
+from meshllm_core.engine.types import Chunk, Delta, Finished, GenerationRequest, ModelFacts, Started
 from meshllm_core.errors import MeshError, ModelNotReady
 from meshllm_core.ids import ModelId
 from meshllm_core.serve.router import HostedModel, choose
@@ -40,11 +40,16 @@ class InferenceService:
         """All models of this node, ready or not, in the order they were asked for."""
         return tuple(self.hosted.values())
 
-    def resolve(self, name: str) -> tuple[HostedModel, StageEngine]:
-        """The model that `name` means and its engine. Raises ModelUnknown or ModelNotReady."""
+    def resolve(
+        self, name: str, able: Callable[[ModelFacts], bool] = lambda _: True
+    ) -> tuple[HostedModel, StageEngine]:
+        """The model that `name` means and its engine; `auto` takes one that is `able`.
+
+        Raises ModelUnknown or ModelNotReady.
+        """
         if not self.accepting:
             raise ModelNotReady("This node is stopping.", hint="Start it again with `meshllm serve`.")
-        return choose(self.hosted, name)
+        return choose(self.hosted, name, able)
 
     async def generate(
         self, model: HostedModel, engine: StageEngine, request: GenerationRequest, *, route: str

@@ -41,6 +41,17 @@ def test_auto_without_a_ready_model() -> None:
         choose({}, "auto")
 
 
+def test_auto_takes_one_that_can_do_what_is_asked() -> None:
+    facts = msgspec.structs.replace(FACTS, parameters=1, embeddings=True, generates=False)
+    embedder = HostedModel(ModelId("vectors"), 0, "ready", ScriptedEngine(facts=facts))
+    both = hosted(ready("writer", 9_000), embedder)
+    assert choose(both, "auto", lambda facts: facts.embeddings)[0] is embedder
+    assert choose(both, "auto", lambda facts: facts.generates)[0].id == "writer"
+    assert choose(hosted(embedder, FAILED), "auto", lambda facts: facts.generates)[0] is embedder
+    with pytest.raises(ModelNotReady, match="slow is still loading"):
+        choose(hosted(embedder, LOADING), "auto", lambda facts: facts.generates)
+
+
 def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
     with pytest.raises(ModelUnknown, match=r"'gpt-9'.* Served: a, b") as caught:
         choose(hosted(ready("b"), ready("a")), "gpt-9")

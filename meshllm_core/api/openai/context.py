@@ -49,7 +49,7 @@ class Edge:
 
     def resolve_generating(self, name: str) -> tuple[HostedModel, StageEngine]:
         """The same, for a model that must be able to write. Raises UnsupportedFeature too."""
-        model, engine = self.resolve(name)
+        model, engine = self.service.resolve(name, lambda facts: facts.generates)
         if not engine.facts.generates:
             raise UnsupportedFeature(
                 f"The model {model.id} makes embeddings and does not write.",

@@ -17,7 +17,7 @@ async def embeddings(request: Request) -> Response:
     """Turn texts into vectors of unit length."""
     edge = Edge.of(request)
     body = await edge.read(request, EmbeddingRequest)
-    model, engine = edge.resolve(body.model)
+    model, engine = edge.service.resolve(body.model, lambda facts: facts.embeddings)
     if not engine.facts.embeddings:
         raise UnsupportedFeature(
             f"The model {model.id} does not make embeddings.",
