@@ -163,13 +163,16 @@ class EngineProcess:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._fail_all(EngineExited(f"The engine of {self.name} was stopped.", reason="exit"))
+        self._fail_all(self._stopped())
+
+    def _stopped(self) -> EngineExited:
+        return EngineExited(f"The engine of {self.name} was stopped: its model was unloaded.", reason="exit")
 
     async def _watch(self, loaded: "asyncio.Future[ModelFacts]") -> None:
         code = await self.process.wait()
         # What the child wrote before it ended is read to the end first.
         await asyncio.wait({self._tasks[0]}, timeout=STOP_SECONDS)
-        error = self._exit_error(code)
+        error = self._stopped() if self._closing else self._exit_error(code)
         self._fail_all(error)
         if not loaded.done():
             loaded.set_exception(self._load_error() or error)
