@@ -24,9 +24,9 @@ from meshllm_core.ids import RequestId
 LONG_CHUNK = 64
 """Tokens; a step with a chunk of at least this size is worth interrupting."""
 
-FLUSH_SECONDS = 0.025
+FLUSH_SECONDS = 0.04
 """Text of faster models is sent this often. Each hand-over takes the node and the client processor time
-that the engine's threads wait for; forty times a second is smoother than a person can see."""
+that the engine's threads wait for; a film does not change its picture more often."""
 
 Item = Started | Delta | Finished | Refused
 
@@ -208,7 +208,9 @@ class EngineLoop:
             self._ledger.extend(job.sequence, job.tokens[job.held : job.held + part.count])
             job.held += part.count
         prompt = sum(part.count for part in work if part.count > 1 or not part.job.generated)
-        self._rate.note(prompt, seconds)
+        if prompt:
+            # A decode's row costs what a prompt's row costs, so all rows count for the speed.
+            self._rate.note(sum(part.count for part in work), seconds)
         self._meter.note(prompt_tokens=prompt, decoded=sum(part.finishes for part in work), seconds=seconds)
 
     def _sample(self, job: EngineJob, index: int) -> None:

@@ -9,7 +9,7 @@ PREFILL_ALONE_SECONDS = 2.0
 """A step without decodes takes about this long at most: who comes meanwhile waits for its end."""
 UNINTERRUPTED_SECONDS = 0.7
 """The same where a step cannot be interrupted, so that a cancelled request is noticed within a second."""
-PREFILL_BESIDE_DECODE_SECONDS = 0.5
+PREFILL_BESIDE_DECODE_SECONDS = 0.6
 """A step that also carries decodes takes about this long, so that streams keep moving. Shorter steps mean
 smaller chunks, and those cost throughput: with 0.25 s four clients together were 4 % slower."""
 SMALLEST_CHUNK = 32

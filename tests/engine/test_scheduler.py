@@ -38,8 +38,8 @@ def test_decodes_are_never_left_out_and_the_batch_never_overflows(
 
 def test_prefill_beside_decode_is_short_and_alone_is_long() -> None:
     rate = PrefillRate(1000.0, largest_chunk=4096)
-    assert rate.budget(decoding=True, capacity=512) == 500
-    assert rate.budget(decoding=True, capacity=2048) == 500
+    assert rate.budget(decoding=True, capacity=512) == 512
+    assert rate.budget(decoding=True, capacity=2048) == 600
     assert rate.budget(decoding=False, capacity=4096) == 2000
     assert rate.budget(decoding=True, capacity=8) == 8
     assert PrefillRate(1000.0, largest_chunk=64).budget(decoding=False, capacity=512) == 64
