@@ -10,6 +10,7 @@ unchanged one is never fetched again.
 
 import contextlib
 import hashlib
+import secrets
 import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -164,7 +165,8 @@ class Cache:
             return folder
         with storing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            fresh = folder / f"{SOURCE_NAME}.new"
+            # A name of its own: two downloads of one model may begin in the same moment.
+            fresh = folder / f"{SOURCE_NAME}.{secrets.token_hex(8)}.new"
             fresh.write_bytes(msgspec.json.format(msgspec.json.encode(source)))
             fresh.replace(folder / SOURCE_NAME)
         return folder

@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -170,4 +172,21 @@ def test_find_source_knows_revisions_and_files(cache: Cache) -> None:
 
 def test_a_file_outside_the_cache_is_not_listed(cache: Cache, gguf: WriteGguf) -> None:
     gguf("outside.gguf")
+    assert len(cache.models()) == 1
+
+
+def test_downloads_that_begin_in_the_same_moment_record_one_whole_source(tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+    model = RemoteModel("Q8_0", (RemoteFile("m-Q8_0.gguf", 10, "a" * 64),))
+    together = threading.Barrier(8)
+
+    def record(number: int) -> Path:
+        together.wait()
+        return cache.record("owner/m-GGUF", f"v{number}", f"{number}" * 40, model)
+
+    with ThreadPoolExecutor(8) as pool:
+        for _round in range(20):
+            folders = set(pool.map(record, range(8)))
+    (folder,) = folders
+    assert {path.name for path in folder.iterdir()} == {SOURCE_NAME}
     assert len(cache.models()) == 1
