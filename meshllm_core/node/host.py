@@ -164,7 +164,7 @@ class ModelHost:
                 at=time.time(),
                 model=self.id,
                 reason=error.reason,  # type: ignore[arg-type]
-                detail=str(error),
+                detail=error.message,
                 log_tail=error.log_tail,
                 restarting=restarting,
             )

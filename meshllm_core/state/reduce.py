@@ -173,8 +173,8 @@ def _engine_exited(snapshot: NodeSnapshot, event: ev.EngineExited) -> NodeSnapsh
         decode_tokens_per_second=0.0,
         prompt_tokens_per_second=0.0,
     )
-    then = "restarting it" if event.restarting else "not restarted"
-    return _notice(exited, event.at, "error", event.model, f"engine ended: {event.detail}; {then}")
+    then = "It is started again." if event.restarting else "It is not started again."
+    return _notice(exited, event.at, "error", event.model, f"{event.detail} {then}")
 
 
 def _known(event: ev.ModelLoadProgressed) -> dict[str, Any]:
