@@ -52,16 +52,17 @@ class Slots:
         entry, length = found
         if self._model.recurrent and length < len(entry.tokens):
             return False
+        if self.ledger.free + self.ledger.idle_cells() < len(entry.tokens):
+            return False
         # Taken out first: making room parks others, and those may push it out.
         self.parking.remove(entry)
         self.make_room(len(entry.tokens))
-        if self.ledger.free < len(entry.tokens):
-            self.parking.add(entry)
-            return False
         sequence = self._vacated()
         if not self._context.restore(sequence, entry.state):
             self._context.drop(sequence)
-            return False
+            # Making room has moved what the caller had found: look again, without this entry.
+            self.place(job)
+            return True
         self.ledger.extend(sequence, entry.tokens)
         length = self._reusable(sequence, length)
         self._take(job, sequence, length)

@@ -104,11 +104,6 @@ class Context:
         """Start a new batch."""
         self._batch.size = 0
 
-    @property
-    def batch_size(self) -> int:
-        """Tokens in the batch so far."""
-        return self._batch.size
-
     def add(self, tokens: Sequence[int], start: int, sequence: int, *, last_logits: bool) -> int:
         """Append tokens at positions start.. of a sequence; returns the index of the last one."""
         return self._batch.add(tokens, start, sequence, last_logits=last_logits)
