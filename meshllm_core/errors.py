@@ -23,38 +23,27 @@ MeshError
 │   ├── ModelNotReady      the model is known and still loading, or failed
 │   ├── Overloaded         every lane and the queue are full; says when to come back
 │   └── RequestCancelled
-└── NodeError
-    ├── PortTaken
-    ├── NodeNotRunning
-    ├── NodeAlreadyRunning
-    ├── NotAuthorized      bearer token missing or wrong
-    └── HostRefused        Host or Origin header is not this node's
+├── NodeError
+│   ├── PortTaken
+│   ├── NodeNotRunning
+│   ├── NodeAlreadyRunning
+│   ├── NotAuthorized      bearer token missing or wrong
+│   ├── HostRefused        Host or Origin header is not this node's
+│   └── IdentityError      the node's key cannot be read, written or is used by two machines
+└── MeshNetworkError
+    ├── NotInMesh          the node belongs to no mesh, or to another one
+    ├── NotPermitted       this member may not do that: its certificate does not allow it
+    ├── TokenInvalid       an invite that cannot be read: mistyped, cut, not one of ours
+    ├── JoinRefused        the mesh said no: expired, used up, revoked, other mesh, version…
+    ├── JoinFailed         no answer: address, reachability, clock, identity
+    ├── PeerUnreachable    no link to that node now
+    ├── LinkClosed         the link or the channel ended while it was in use
+    ├── WireError          bytes from another node that are not what they must be
+    ├── ProofInvalid       a signature, certificate or record that does not hold
+    └── DiscoveryError     mDNS or a Nostr relay cannot be used
 """
 
-from enum import IntEnum
-
-
-class ExitCode(IntEnum):
-    """Exit codes of the `meshllm` command."""
-
-    OK = 0
-    """Success."""
-    FAILURE = 1
-    """A fault inside meshllm: please report it with the log."""
-    USAGE = 2
-    """The command line or the configuration is wrong."""
-    MODEL = 3
-    """A model was not found, is damaged, does not fit, or cannot be downloaded or stored."""
-    ENGINE = 4
-    """The engine process ended or did not answer."""
-    REQUEST = 5
-    """The node refused the request."""
-    NODE = 6
-    """No node runs here, one runs already, or a port is taken."""
-    CHECK = 7
-    """`doctor` or `bench` found something that falls short."""
-    INTERRUPTED = 130
-    """Stopped by Ctrl+C."""
+from meshllm_core.exit_codes import ExitCode as ExitCode
 
 
 class MeshError(Exception):
@@ -287,6 +276,103 @@ class HostRefused(NodeError):
     code = "host_refused"
     error_type = "permission_error"
     http_status = 403
+
+
+class IdentityError(NodeError):
+    """The node's key cannot be read or written, or two machines use the same one."""
+
+    code = "identity_error"
+
+
+class MeshNetworkError(MeshError):
+    """Something between this node and others failed."""
+
+    code = "mesh_error"
+    exit_code = ExitCode.MESH
+    http_status = 409
+
+
+class NotInMesh(MeshNetworkError):
+    """The node belongs to no mesh, or to another one than was meant."""
+
+    code = "not_in_mesh"
+
+
+class NotPermitted(MeshNetworkError):
+    """This member's certificate does not allow what was asked."""
+
+    code = "not_permitted"
+    error_type = "permission_error"
+    http_status = 403
+
+
+class TokenInvalid(MeshNetworkError):
+    """An invite that cannot be read: mistyped, cut off, or nothing of ours."""
+
+    code = "token_invalid"
+    error_type = "invalid_request_error"
+    http_status = 400
+
+
+class JoinRefused(MeshNetworkError):
+    """A member answered and said no; `reason` says which of the known reasons it was."""
+
+    code = "join_refused"
+    http_status = 403
+
+    def __init__(self, message: str, *, reason: str = "", hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.reason = reason
+
+
+class JoinFailed(MeshNetworkError):
+    """Nobody could be asked; `step` names the line of the checklist that failed."""
+
+    code = "join_failed"
+    http_status = 502
+
+    def __init__(self, message: str, *, step: str = "", hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.step = step
+
+
+class PeerUnreachable(MeshNetworkError):
+    """There is no link to that node now."""
+
+    code = "peer_unreachable"
+    http_status = 503
+
+
+class LinkClosed(MeshNetworkError):
+    """The link or the channel ended while it was in use."""
+
+    code = "link_closed"
+    http_status = 503
+
+
+class WireError(MeshNetworkError):
+    """Bytes from another node that are not what they must be: wrong size, type or order."""
+
+    code = "wire_error"
+    http_status = 502
+
+
+class ProofInvalid(MeshNetworkError):
+    """A signature, a certificate or a signed record that does not hold; `reason` is one word for counters."""
+
+    code = "proof_invalid"
+    http_status = 403
+
+    def __init__(self, message: str, *, reason: str = "signature", hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.reason = reason
+
+
+class DiscoveryError(MeshNetworkError):
+    """mDNS or a Nostr relay cannot be used."""
+
+    code = "discovery_error"
+    http_status = 502
 
 
 def describe(error: BaseException) -> str:

@@ -30,7 +30,7 @@ Without a command: the dashboard, of the running node or of one that is started 
 """
 _CODES = (
     "Exit codes: 0 success, 1 a fault in meshllm, 2 wrong command line or configuration, 3 model, 4 engine, "
-    "5 request refused, 6 node or port, 7 a check fell short, 130 interrupted."
+    "5 request refused, 6 node or port, 7 a check fell short, 8 mesh, 130 interrupted."
 )
 
 

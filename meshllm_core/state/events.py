@@ -10,16 +10,25 @@ from typing import Literal
 import msgspec
 
 from meshllm_core.ids import ModelId, RequestId
+from meshllm_core.state.event import Event as Event
+from meshllm_core.state.event import NoticeLevel as NoticeLevel
+from meshllm_core.state.mesh_events import (
+    AddressesChanged,
+    IdentityLoaded,
+    InvitesChanged,
+    JoinEnded,
+    JoinStarted,
+    JoinStepped,
+    MeshEntered,
+    MeshLeft,
+    PeerForgotten,
+    PeerUpdated,
+    PublicationChanged,
+    ReachMeasured,
+    RefusalCounted,
+)
 
 FinishReason = Literal["stop", "length", "tool_calls", "cancelled", "error"]
-NoticeLevel = Literal["info", "warning", "error"]
-
-
-class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
-    """Base of all events."""
-
-    at: float
-    """When it happened, seconds since the epoch."""
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,8 +168,12 @@ class RequestStarted(Event, frozen=True, kw_only=True, tag="request_started"):
     request: RequestId
     model: ModelId
     route: str
-    """The HTTP path it came by."""
+    """The HTTP path it came by; `mesh` when another node sent it."""
     prompt_tokens: int
+    served_by: str = ""
+    """Name of the node that computes it; empty: this one."""
+    asked_by: str = ""
+    """Name of the node that sent it; empty: a client of this one."""
 
 
 class RequestFinished(Event, frozen=True, kw_only=True, tag="request_finished"):
@@ -219,6 +232,19 @@ AnyEvent = (
     | RequestFinished
     | ThroughputMeasured
     | NoticeLogged
+    | IdentityLoaded
+    | MeshEntered
+    | MeshLeft
+    | AddressesChanged
+    | ReachMeasured
+    | PeerUpdated
+    | PeerForgotten
+    | JoinStarted
+    | JoinStepped
+    | JoinEnded
+    | PublicationChanged
+    | InvitesChanged
+    | RefusalCounted
 )
 
 

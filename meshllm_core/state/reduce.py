@@ -6,6 +6,7 @@ import msgspec
 
 from meshllm_core.ids import ModelId
 from meshllm_core.state import events as ev
+from meshllm_core.state.reduce_mesh import MeshEvent, fold_mesh, mesh_words
 from meshllm_core.state.snapshot import (
     NOTICES_KEPT,
     REQUESTS_KEPT,
@@ -56,8 +57,26 @@ def _fold(snapshot: NodeSnapshot, event: ev.AnyEvent) -> NodeSnapshot:
             return _notice(snapshot, event.at, event.level, event.source, event.text)
         case ev.RequestStarted() | ev.RequestFinished():
             return _fold_request(snapshot, event)
-        case _:
+        case (
+            ev.ModelRequested()
+            | ev.ModelNamed()
+            | ev.ModelDownloadProgressed()
+            | ev.ModelLoadProgressed()
+            | ev.ModelReady()
+            | ev.ModelFailed()
+            | ev.ModelUnloaded()
+            | ev.EngineExited()
+            | ev.ThroughputMeasured()
+        ):
             return _fold_model(snapshot, event)
+        case _:
+            return _fold_mesh(snapshot, event)
+
+
+def _fold_mesh(snapshot: NodeSnapshot, event: MeshEvent) -> NodeSnapshot:
+    folded = fold_mesh(snapshot, event)
+    words = mesh_words(snapshot, event)
+    return _notice(folded, event.at, words[0], "mesh", words[1]) if words else folded
 
 
 def _fold_request(snapshot: NodeSnapshot, event: ev.RequestStarted | ev.RequestFinished) -> NodeSnapshot:
@@ -68,6 +87,8 @@ def _fold_request(snapshot: NodeSnapshot, event: ev.RequestStarted | ev.RequestF
             route=event.route,
             started_at=event.at,
             prompt_tokens=event.prompt_tokens,
+            served_by=event.served_by,
+            asked_by=event.asked_by,
         )
         return replace(snapshot, requests=(*snapshot.requests, started)[-REQUESTS_KEPT:])
     requests = tuple(

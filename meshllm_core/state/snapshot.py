@@ -5,7 +5,9 @@ from typing import Literal
 import msgspec
 
 from meshllm_core.ids import ModelId, RequestId
-from meshllm_core.state.events import Device, FinishReason, NoticeLevel
+from meshllm_core.state.event import NoticeLevel
+from meshllm_core.state.events import Device, FinishReason
+from meshllm_core.state.mesh_events import InviteRow, JoinStep, PeerRow, Publication, StepStatus
 
 NodeState = Literal["starting", "standby", "loading", "serving", "stopping"]
 ModelStatus = Literal["requested", "downloading", "loading", "ready", "restarting", "failed"]
@@ -68,6 +70,58 @@ class RequestView(msgspec.Struct, frozen=True, kw_only=True):
     total_ms: float = 0.0
     decode_tokens_per_second: float = 0.0
     error: str = ""
+    served_by: str = ""
+    """Name of the node that computes it; empty: this one."""
+    asked_by: str = ""
+    """Name of the node that sent it; empty: a client of this one."""
+
+
+class JoinLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of the checklist."""
+
+    step: JoinStep
+    status: StepStatus
+    detail: str = ""
+
+
+class JoinView(msgspec.Struct, frozen=True, kw_only=True):
+    """The latest try to join a mesh."""
+
+    how: str
+    started_at: float
+    lines: tuple[JoinLine, ...]
+    state: Literal["running", "joined", "failed"] = "running"
+    message: str = ""
+    hint: str = ""
+
+
+class RefusalView(msgspec.Struct, frozen=True, kw_only=True):
+    """How often something from outside was refused."""
+
+    kind: str
+    count: int
+    last_at: float
+    detail: str
+
+
+class MeshView(msgspec.Struct, frozen=True, kw_only=True):
+    """The mesh that this node is a member of."""
+
+    mesh: str
+    name: str
+    role: Literal["host", "client"]
+    founder: bool
+    may_invite: bool
+    port: int
+    discovery: Literal["mdns", "nostr", "off"]
+    entered_at: float
+    addresses: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    accepts_udp: bool | None = None
+    accepts_tcp: bool | None = None
+    publication: Publication = "private"
+    publication_detail: str = ""
+    invites: tuple[InviteRow, ...] = ()
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,6 +154,16 @@ class NodeSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Oldest first, at most REQUESTS_KEPT."""
     notices: tuple[Notice, ...] = ()
     """Oldest first, at most NOTICES_KEPT."""
+    node: str = ""
+    """This node's id, hexadecimal."""
+    key_storage: str = ""
+    mesh: MeshView | None = None
+    """None: the node is by itself."""
+    peers: tuple[PeerRow, ...] = ()
+    """The other members, by name."""
+    join: JoinView | None = None
+    """The latest try to join; None: there was none."""
+    refusals: tuple[RefusalView, ...] = ()
 
     def model(self, model: ModelId) -> ModelView | None:
         """The row of a model, or None."""

@@ -1,7 +1,7 @@
 """The fold from events to the snapshot: what holds after any sequence of events."""
 
 from collections.abc import Sequence
-from typing import get_args
+from typing import get_args, get_type_hints
 
 import msgspec
 import pytest
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from meshllm_core.ids import ModelId, RequestId
 from meshllm_core.state import events as ev
 from meshllm_core.state.reduce import reduce
+from meshllm_core.state.reduce_mesh import MeshEvent
 from meshllm_core.state.snapshot import NOTICES_KEPT, REQUESTS_KEPT, NodeSnapshot
 
 MODELS = st.sampled_from([ModelId("a"), ModelId("b"), ModelId("c")])
@@ -101,6 +102,16 @@ EVENTS: dict[type[ev.Event], st.SearchStrategy[ev.AnyEvent]] = {
     ev.NoticeLogged: st.builds(
         ev.NoticeLogged, at=AT, level=st.sampled_from(["info", "warning", "error"]), source=TEXT, text=TEXT
     ),
+}
+st.register_type_strategy(float, SPEED)
+st.register_type_strategy(int, COUNT)
+EVENTS |= {
+    kind: st.builds(
+        kind,
+        **{name: st.from_type(hint) for name, hint in get_type_hints(kind).items() if name != "at"},
+        at=AT,
+    )
+    for kind in get_args(MeshEvent)
 }
 HISTORIES = st.lists(st.one_of(*EVENTS.values()), max_size=40)
 

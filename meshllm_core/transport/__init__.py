@@ -1,0 +1,1 @@
+"""How bytes travel between nodes: the `Link` seam and what implements it."""
