@@ -34,6 +34,8 @@ class Hello(Message, frozen=True, kw_only=True, tag="hello"):
     """Empty for a node that is in no mesh yet."""
     chain: Chain = ()
     addresses: Addresses = ()
+    owner: Certificate = b""
+    """The owner's certificate for this node, or nothing; members only."""
     observed: Annotated[str, msgspec.Meta(max_length=64)] = ""
     """Where this side sees the other, as host:port."""
 
