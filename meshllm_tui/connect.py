@@ -65,7 +65,7 @@ class _OwnerClient:
     def events(self, after: int) -> AsyncGenerator[LoggedEvent]:
         return self._current().events(after)
 
-    async def act(self, name: str, **arguments: Any) -> Mapping[str, Any]:
+    async def act(self, name: str, /, **arguments: Any) -> Mapping[str, Any]:
         return await self._current().act(name, **arguments)
 
     async def chat_stream(

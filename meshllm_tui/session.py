@@ -33,7 +33,7 @@ class NodeClient(ChatClient, Protocol):
     def events(self, after: int) -> AsyncGenerator[LoggedEvent]:
         """What happened after event number `after`, as it happens. Ends when the node closes the stream."""
 
-    async def act(self, name: str, **arguments: Any) -> Mapping[str, Any]:
+    async def act(self, name: str, /, **arguments: Any) -> Mapping[str, Any]:
         """Run one of the node's actions."""
 
     async def close(self) -> None:
@@ -83,7 +83,7 @@ class Session:
             wall=self._wall(),
         )
 
-    async def act(self, name: str, **arguments: Any) -> Mapping[str, Any]:
+    async def act(self, name: str, /, **arguments: Any) -> Mapping[str, Any]:
         """Run one of the node's actions. Raises MeshError."""
         return await self.client.act(name, **arguments)
 

@@ -17,7 +17,7 @@ import msgspec
 
 from meshllm_core.api.client_errors import error_from, unreachable, unreadable
 from meshllm_core.api.record import NodeRecord, find_node, read_record, remove_record, write_record
-from meshllm_core.api.schema import Health, Status
+from meshllm_core.api.schema import Health, InviteAnswer, Status
 from meshllm_core.api.sse_reader import ServerEvent, read_events
 from meshllm_core.errors import MeshError, NodeError, NotAuthorized
 from meshllm_core.state.events import LoggedEvent
@@ -64,6 +64,8 @@ class ChatDelta:
     cached_tokens: int = 0
     model: str = ""
     """The model that answered."""
+    served_by: str = ""
+    """Name of the node that computed it, where the node says so."""
     timings: Mapping[str, float] = field(default_factory=dict)
     """The node's own figures, in milliseconds and tokens per second."""
 
@@ -112,7 +114,7 @@ class ManagementClient:
         """Everything a client may see."""
         return await self._get("/api/snapshot", NodeSnapshot)
 
-    async def act(self, name: str, **arguments: Any) -> dict[str, Any]:
+    async def act(self, name: str, /, **arguments: Any) -> dict[str, Any]:
         """Asks the node for one of its actions; arguments that are None are left out."""
         body = json.dumps({key: value for key, value in arguments.items() if value is not None})
         url = f"{self.console_url}/api/actions/{name}"
@@ -122,6 +124,41 @@ class ManagementClient:
             # The server's hint is for who writes requests; here a person pressed a key.
             raise NotAuthorized(error.message, hint=_OTHER_TOKEN) from error
         return _decode(raw, dict[str, Any])
+
+    async def invite(
+        self,
+        *,
+        uses: int | None = None,
+        expires_seconds: float | None = None,
+        role: str | None = None,
+        may_invite: bool | None = None,
+    ) -> InviteAnswer:
+        """Makes an invite, and a mesh where there is none; what is None is chosen by the node."""
+        asked = {"uses": uses, "expires_seconds": expires_seconds, "role": role, "may_invite": may_invite}
+        return _convert(await self.act("invite", **asked), InviteAnswer)
+
+    async def join(self, token: str) -> None:
+        """Begins to join; how it goes is told by `join` of the snapshot."""
+        await self.act("join", token=token)
+
+    async def leave(self) -> None:
+        """Leaves the mesh."""
+        await self.act("leave")
+
+    async def revoke(self, target: str, *, confirm: bool | None = None) -> tuple[str, ...]:
+        """Withdraws an invite or a membership; gives back what was withdrawn with it."""
+        answer = await self.act("revoke", target=target, confirm=confirm)
+        return _convert(answer.get("revoked", ()), tuple[str, ...])
+
+    async def public(
+        self, on: bool, *, name: str | None = None, region: str | None = None, max_clients: int | None = None
+    ) -> None:
+        """Lists the mesh on public relays, or takes the listing back."""
+        await self.act("public", on=on, name=name, region=region, max_clients=max_clients)
+
+    async def forget(self, node: str) -> None:
+        """Stops listing a member that is gone."""
+        await self.act("forget", node=node)
 
     async def events(self, after: int) -> AsyncGenerator[LoggedEvent]:
         """What happened after event number `after`, as it happens.
@@ -250,10 +287,21 @@ def _decode(raw: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(raw, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise NodeError(
-            "The node's answer is not understood.",
-            hint="It may be of another version of meshllm: `meshllm stop`, then start it again.",
-        ) from None
+        raise _not_understood() from None
+
+
+def _convert(value: object, kind: type[T]) -> T:
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        raise _not_understood() from None
+
+
+def _not_understood() -> NodeError:
+    return NodeError(
+        "The node's answer is not understood.",
+        hint="It may be of another version of meshllm: `meshllm stop`, then start it again.",
+    )
 
 
 def _chat_delta(event: ServerEvent) -> ChatDelta:
@@ -270,5 +318,12 @@ def _chat_delta(event: ServerEvent) -> ChatDelta:
         completion_tokens=usage.get("completion_tokens", 0),
         cached_tokens=(usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0),
         model=chunk.get("model") or "",
+        served_by=_served_by(chunk),
         timings=chunk.get("timings") or {},
     )
+
+
+def _served_by(chunk: Mapping[str, Any]) -> str:
+    told = chunk.get("meshllm")
+    name = told.get("served_by") if isinstance(told, dict) else ""
+    return name if isinstance(name, str) else ""

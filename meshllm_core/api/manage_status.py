@@ -2,6 +2,7 @@
 
 from urllib.parse import urlsplit
 
+from meshllm_core.api.manage_mesh_status import available_models, mesh_status, peer_status
 from meshllm_core.api.schema import (
     GpuStatus,
     Health,
@@ -40,18 +41,20 @@ def status_of(snapshot: NodeSnapshot) -> Status:
     )
     usable = sum(gpu.vram_bytes for gpu in gpus) or snapshot.memory_total
     serving = tuple(str(view.id) for view in snapshot.models if view.status == "ready")
+    mesh = snapshot.mesh
     return Status(
         version=snapshot.version,
         node_state=snapshot.node_state,
         node_status=_sentence(snapshot, serving),
-        is_host=True,
-        is_client=False,
+        is_host=mesh is None or mesh.role == "host",
+        is_client=mesh is not None and mesh.role == "client",
         llama_ready=bool(serving),
         runtime=RuntimeStatus(
             backend=BACKEND, models=snapshot.models, stages=tuple(_stage(view) for view in snapshot.models)
         ),
         models=tuple(str(view.id) for view in snapshot.models),
         serving_models=serving,
+        available_models=available_models(snapshot),
         requested_models=tuple(view.ref for view in snapshot.models),
         api_port=_port(snapshot.api_url),
         api_url=snapshot.api_url,
@@ -59,7 +62,21 @@ def status_of(snapshot: NodeSnapshot) -> Status:
         my_hostname=snapshot.name,
         my_vram_gb=round(usable / 1e9, 2),
         gpus=gpus,
-        peers=(),
+        node_id=snapshot.node,
+        mesh_id=mesh.mesh if mesh else "",
+        mesh_name=mesh.name if mesh else "",
+        mesh_role=mesh.role if mesh else "",
+        mesh_discovery_mode=mesh.discovery if mesh else "",
+        publication_state=mesh.publication if mesh else "private",
+        publication_detail=mesh.publication_detail if mesh else "",
+        my_addresses=mesh.addresses if mesh else (),
+        my_addresses_left_out=mesh.left_out if mesh else (),
+        accepts_udp=mesh.accepts_udp if mesh else None,
+        accepts_tcp=mesh.accepts_tcp if mesh else None,
+        first_joined_mesh_ts=mesh.entered_at if mesh else 0.0,
+        peers=tuple(peer_status(row) for row in snapshot.peers),
+        invites=mesh.invites if mesh else (),
+        refusals=snapshot.refusals,
         inflight_requests=_inflight(snapshot),
         pid=snapshot.pid,
         started_at=snapshot.started_at,
@@ -72,7 +89,7 @@ def health_of(snapshot: NodeSnapshot, now: float) -> Health:
     serving = serving_status(snapshot)
     return Health(
         mode="serving" if serving in ("healthy", "degraded") else "worker",
-        mesh=MeshHealth(),
+        mesh=MeshHealth(status=mesh_status(snapshot)),
         serving=ServingHealth(status=serving),
         version=snapshot.version,
         pid=snapshot.pid,

@@ -6,7 +6,37 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from meshllm_core.state.snapshot import ModelStatus, ModelView, NodeState
+from meshllm_core.api.schema_mesh import (
+    ForgetArguments,
+    InviteAnswer,
+    InviteArguments,
+    JoinArguments,
+    LeaveArguments,
+    PeerStatus,
+    PublicArguments,
+    RevokeArguments,
+)
+from meshllm_core.state.mesh_events import InviteRow, Publication
+from meshllm_core.state.snapshot import ModelStatus, ModelView, NodeState, RefusalView
+
+__all__ = [
+    "ACTIONS",
+    "ActionSpec",
+    "CancelArguments",
+    "GpuStatus",
+    "Health",
+    "InviteAnswer",
+    "LoadArguments",
+    "MeshHealth",
+    "PeerStatus",
+    "RuntimeStatus",
+    "ServingHealth",
+    "ServingStatus",
+    "StageStatus",
+    "Status",
+    "StopArguments",
+    "UnloadArguments",
+]
 
 ServingStatus = Literal["healthy", "degraded", "starting", "idle", "unhealthy"]
 
@@ -17,7 +47,8 @@ ModelName = Annotated[str, msgspec.Meta(min_length=1, max_length=1024, pattern=r
 class MeshHealth(msgspec.Struct, frozen=True, kw_only=True):
     """How the node stands to other nodes."""
 
-    status: Literal["standalone"] = "standalone"
+    status: Literal["standalone", "connected", "disconnected"] = "standalone"
+    """standalone: in no mesh. disconnected: others are known, and none of them can be reached."""
 
 
 class ServingHealth(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,12 +115,16 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """The same as a sentence."""
     is_host: bool
     is_client: bool
+    """A client asks the mesh and computes nothing for it."""
     llama_ready: bool
     """Whether a model answers now."""
     runtime: RuntimeStatus
     models: tuple[str, ...]
     """Every model of this node, ready or not."""
     serving_models: tuple[str, ...]
+    """Those of this node that answer now."""
+    available_models: tuple[str, ...]
+    """What answers now, here or on another member, each name once."""
     requested_models: tuple[str, ...]
     """What was asked for, as it was written."""
     api_port: int
@@ -99,8 +134,30 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     my_vram_gb: float
     """GB (10^9 bytes) that models can use: of the accelerators, or main memory when there are none."""
     gpus: tuple[GpuStatus, ...]
-    peers: tuple[str, ...]
-    """Other nodes; a node by itself has none."""
+    node_id: str
+    """This node's public key, hexadecimal."""
+    mesh_id: str
+    """Empty, as all the mesh's fields: the node is by itself."""
+    mesh_name: str
+    mesh_role: Literal["", "host", "client"]
+    mesh_discovery_mode: Literal["", "mdns", "nostr", "off"]
+    publication_state: Publication
+    publication_detail: str
+    my_addresses: tuple[str, ...]
+    """Where others are told to reach this node."""
+    my_addresses_left_out: tuple[str, ...]
+    """What they are not told, each with the reason."""
+    accepts_udp: bool | None
+    """Whether another member could reach this node unasked; null while not known."""
+    accepts_tcp: bool | None
+    first_joined_mesh_ts: float
+    """When it entered this mesh, seconds since the epoch."""
+    peers: tuple[PeerStatus, ...]
+    """The other members, by name."""
+    invites: tuple[InviteRow, ...]
+    """Without their secrets."""
+    refusals: tuple[RefusalView, ...]
+    """What was refused from outside, counted since the start."""
     inflight_requests: int
     pid: int
     started_at: float
@@ -154,5 +211,11 @@ ACTIONS: Mapping[str, ActionSpec] = {
         ActionSpec("unload", "Stop serving a model and free its memory.", UnloadArguments),
         ActionSpec("cancel", "Cancel a running request.", CancelArguments),
         ActionSpec("stop", "Stop the node after the running requests.", StopArguments),
+        ActionSpec("invite", "Make an invite; founds a mesh where there is none.", InviteArguments),
+        ActionSpec("join", "Join a mesh with an invite's token.", JoinArguments),
+        ActionSpec("leave", "Leave the mesh.", LeaveArguments),
+        ActionSpec("revoke", "Withdraw an invite or a membership.", RevokeArguments),
+        ActionSpec("public", "List the mesh on public relays, or take the listing back.", PublicArguments),
+        ActionSpec("forget", "Stop listing a member that is gone.", ForgetArguments),
     )
 }

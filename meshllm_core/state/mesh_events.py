@@ -53,6 +53,8 @@ class PeerRow(msgspec.Struct, frozen=True, kw_only=True):
     rtt_source: Literal["direct", "reported", "unknown"] = "unknown"
     reach: Literal["both", "outgoing_only", "no_path", "unknown"] = "unknown"
     """outgoing_only: it reaches others, nobody reaches it unasked. no_path: this node has no link to it."""
+    seen_through: str = ""
+    """Name of the member that this node hears of it through; empty: from itself."""
     clock_skew: float = 0.0
     """Seconds by which its clock is ahead of this node's."""
     memory_total: int = 0
@@ -83,6 +85,8 @@ class InviteRow(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: float
     created_by: str
     state: Literal["open", "used_up", "expired", "revoked"]
+    used_by: tuple[str, ...] = ()
+    """Names of the members that joined with it, oldest first, as far as this node knows them."""
 
 
 class IdentityLoaded(Event, frozen=True, kw_only=True, tag="identity_loaded"):

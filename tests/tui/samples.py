@@ -169,7 +169,7 @@ class ScriptedClient:
                 raise item
             yield item
 
-    async def act(self, name: str, **arguments: Any) -> Mapping[str, Any]:
+    async def act(self, name: str, /, **arguments: Any) -> Mapping[str, Any]:
         self.acted.append((name, arguments))
         if self.refusal is not None:
             raise self.refusal

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from meshllm_core.api.client import ManagementClient
+from meshllm_core.api.schema import ACTIONS
 from meshllm_core.errors import MeshError, NodeNotRunning, NotAuthorized
 from meshllm_core.ids import ModelId
 from meshllm_core.state import events as ev
@@ -76,7 +77,7 @@ async def test_status_uses_the_known_names(node: Node) -> None:
         ["default"],
     )
     assert [gpu["name"] for gpu in status["gpus"]] == ["CUDA0"]
-    assert status["peers"] == []
+    assert (status["peers"], status["node_id"], status["mesh_id"]) == ([], "", "")
     (stage,) = status["runtime"]["stages"]
     assert (stage["layer_start"], stage["layer_end"], stage["state"]) == (0, 30, "ready")
     assert (stage["ctx_size"], stage["lane_count"], stage["source_model_path"]) == (2048, 4, "/m.gguf")
@@ -191,7 +192,11 @@ async def test_docs_need_no_other_server(node: Node) -> None:
 
 async def test_actions_list_their_arguments(node: Node) -> None:
     listed = {item["name"]: item for item in (await node.http.get("/api/actions")).json()["actions"]}
-    assert set(listed) == {"load", "unload", "stop", "cancel"}
+    assert (
+        set(listed)
+        == set(ACTIONS)
+        >= {"load", "stop", "invite", "join", "leave", "revoke", "public", "forget"}
+    )
     assert listed["load"]["parameters"]["$defs"]["LoadArguments"]["required"] == ["model"]
 
 
