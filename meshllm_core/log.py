@@ -25,6 +25,8 @@ _PATTERNS = (
     re.compile(r"(?i)(bearer\s+)[A-Za-z0-9._~+/=-]{6,}"),
     re.compile(r"(?i)((?:api[_-]?key|token|password|secret)[\"']?\s*[=:]\s*[\"']?)[^\s\"',&}]{6,}"),
     re.compile(r"()\b(?:hf_|sk-)[A-Za-z0-9_-]{8,}"),
+    # An invite, with dashes, without, or with spaces between its groups.
+    re.compile(r"(?i)(meshllm:/{0,2})[a-z0-9]{4,}(?:-[a-z0-9]+|\s+[a-z0-9]{8}(?![a-z0-9]))*"),
 )
 
 
