@@ -40,6 +40,16 @@ class Paths:
         """JSON record of the running node: pid, addresses."""
         return self.data / "node.json"
 
+    @property
+    def node_key_file(self) -> Path:
+        """The node's private key (mode 0600), where no keyring keeps it."""
+        return self.data / "node.key"
+
+    @property
+    def identity_file(self) -> Path:
+        """JSON record of the node's id, without secrets: where the key is, how often the node started."""
+        return self.data / "identity.json"
+
 
 def default_paths(environ: "os._Environ[str] | dict[str, str]" = os.environ) -> Paths:
     """Paths of this user by the platform's conventions, or all below $MESHLLM_HOME."""
