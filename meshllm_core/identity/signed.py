@@ -47,6 +47,9 @@ def unseal(raw: bytes, purpose: str, kind: type[T], *, limit: int) -> tuple[Node
         body = msgspec.msgpack.decode(envelope.body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProofInvalid(f"A {purpose} that cannot be read: {error}.", reason="format") from None
+    if _encoder.encode(envelope) != raw:
+        # Whoever passes a record on could else make many out of one, all with the same signature.
+        raise ProofInvalid(f"A {purpose} that is not written in the one way it can be.", reason="format")
     if len(envelope.signer) != ID_BYTES or not verify(
         envelope.signer, envelope.signature, _message(purpose, envelope.body)
     ):
