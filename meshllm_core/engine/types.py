@@ -66,6 +66,9 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     """None: no logprobs. 0..20: that many alternatives per token."""
     ignore_eos: bool = False
     """Benchmarks: go on past the end-of-text token."""
+    session: str = ""
+    """What the requests of one conversation or user have in common, where a client said so: they go to the
+    node that still has their beginning in its cache. No engine looks at it, and no other node gets it."""
 
 
 class TokenLogprob(msgspec.Struct, frozen=True, array_like=True):
@@ -84,7 +87,7 @@ class PositionLogprobs(msgspec.Struct, frozen=True, array_like=True):
     top: tuple[TokenLogprob, ...]
 
 
-class Started(msgspec.Struct, frozen=True, kw_only=True, tag="started"):
+class Started(msgspec.Struct, frozen=True, kw_only=True, tag="started", omit_defaults=True):
     """The request has a lane. Always the first chunk."""
 
     request_id: RequestId
@@ -92,6 +95,12 @@ class Started(msgspec.Struct, frozen=True, kw_only=True, tag="started"):
     cached_tokens: int
     """How many of them were already in the KV cache."""
     queue_ms: float
+    served_by: str = ""
+    """Name of the node whose engine has it; engines leave this empty, serving fills it in."""
+    served_by_id: str = ""
+    """That node's id, hexadecimal."""
+    hops: int = 0
+    """Nodes between the client's and the engine's: 0 or 1."""
 
 
 class Delta(msgspec.Struct, frozen=True, kw_only=True, tag="delta", omit_defaults=True):

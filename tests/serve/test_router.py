@@ -24,12 +24,12 @@ FAILED = HostedModel(ModelId("broken"), 0, "failed", detail="out of memory")
 
 def test_a_model_is_found_by_its_name() -> None:
     model = ready("a")
-    assert choose(hosted(ready("b"), model), "a") == (model, model.engine)
+    assert choose(hosted(ready("b"), model), "a").local is model
 
 
 def test_auto_takes_the_largest_that_is_ready() -> None:
     large = ready("large", 9_000)
-    assert choose(hosted(ready("small"), large, ready("middle", 5_000), LOADING), "auto")[0] is large
+    assert choose(hosted(ready("small"), large, ready("middle", 5_000), LOADING), "auto").local is large
 
 
 def test_auto_without_a_ready_model() -> None:
@@ -45,11 +45,11 @@ def test_auto_takes_one_that_can_do_what_is_asked() -> None:
     facts = msgspec.structs.replace(FACTS, parameters=1, embeddings=True, generates=False)
     embedder = HostedModel(ModelId("vectors"), 0, "ready", ScriptedEngine(facts=facts))
     both = hosted(ready("writer", 9_000), embedder)
-    assert choose(both, "auto", lambda facts: facts.embeddings)[0] is embedder
-    assert choose(both, "auto", lambda facts: facts.generates)[0].id == "writer"
-    assert choose(hosted(embedder, FAILED), "auto", lambda facts: facts.generates)[0] is embedder
+    assert choose(both, "auto", "embeddings").local is embedder
+    assert choose(both, "auto", "text").name == "writer"
+    assert choose(hosted(embedder, FAILED), "auto", "text").local is embedder
     with pytest.raises(ModelNotReady, match="slow is still loading"):
-        choose(hosted(embedder, LOADING), "auto", lambda facts: facts.generates)
+        choose(hosted(embedder, LOADING), "auto", "text")
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones() -> None:

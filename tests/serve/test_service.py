@@ -33,7 +33,7 @@ class Bench:
         return GenerationRequest(request_id=RequestId("r1"), prompt="hello", max_tokens=max_tokens)
 
     async def run(self, max_tokens: int | None = None) -> list[Chunk]:
-        model, engine = self.service.resolve("m")
+        model, engine = await self.service.resolve("m")
         chunks = self.service.generate(model, engine, self.request(max_tokens), route="/v1/completions")
         return [chunk async for chunk in chunks]
 
@@ -68,7 +68,7 @@ async def test_the_engine_s_reason_is_noted() -> None:
 async def test_closing_early_cancels_and_is_noted_at_once() -> None:
     bench = Bench("a", Wait(asyncio.Event()), "never")
     chunks = bench.service.generate(bench.model, bench.engine, bench.request(), route="/v1/completions")
-    async with aclosing(chunks):  # type: ignore[type-var]
+    async with aclosing(chunks):
         async for chunk in chunks:
             if isinstance(chunk, Delta):
                 break
@@ -107,7 +107,7 @@ async def test_a_node_that_stops_takes_nothing_new() -> None:
     bench = Bench("a")
     bench.service.accepting = False
     with pytest.raises(ModelNotReady, match="stopping"):
-        bench.service.resolve("m")
+        await bench.service.resolve("m")
 
 
 async def test_models_are_listed_ready_or_not() -> None:

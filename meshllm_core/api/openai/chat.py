@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from meshllm_core.api.openai.chat_run import ChatRun, Wanted, start_run
-from meshllm_core.api.openai.context import SCHEMA, Edge, json_response, while_connected
+from meshllm_core.api.openai.context import SCHEMA, Edge, json_response, session_of, while_connected
 from meshllm_core.api.openai.schema_chat import ChatRequest
 from meshllm_core.api.openai.streaming import DONE
 from meshllm_core.api.openai.translate import chat_conversation, stops_of
@@ -39,12 +39,15 @@ async def chat_completions(request: Request) -> Response:
         top_logprobs=(body.top_logprobs or 0) if body.logprobs else None,
         stop=stops_of(body.stop),
         grammar=body.grammar or "",
+        session=session_of(body.prompt_cache_key, body.user),
     )
     run = await start_run(request, body, chat_conversation(body), wanted)
     if body.stream:
         usage = bool(body.stream_options and body.stream_options.include_usage)
-        return edge.stream(_events(run, with_logprobs=bool(body.logprobs), with_usage=usage))
-    return json_response(await while_connected(request, _collect(run, with_logprobs=bool(body.logprobs))))
+        events = _events(run, with_logprobs=bool(body.logprobs), with_usage=usage)
+        return edge.stream(events, headers=run.job.answered.headers)
+    answer = await while_connected(request, _collect(run, with_logprobs=bool(body.logprobs)))
+    return json_response(answer, run.job.answered.headers())
 
 
 async def _events(run: ChatRun, *, with_logprobs: bool, with_usage: bool) -> AsyncGenerator[bytes, None]:
@@ -83,7 +86,7 @@ def _ending(run: ChatRun, identity: bytes, *, with_usage: bool) -> bytes:
     if run.logprobs:
         choice["logprobs"] = chat_logprobs(run.take_logprobs())
     start = b"data: " + identity[:-1]
-    last = {"choices": [choice], "timings": timings_of(run.outcome)}
+    last = {"choices": [choice], "timings": timings_of(run.outcome), **run.job.answered.field()}
     text = start + b"," + json_bytes(last)[1:] + b"\n\n"
     if with_usage:
         usage = {"choices": [], "usage": usage_of(run.outcome, run.reasoning_tokens)}
@@ -140,4 +143,5 @@ async def _collect(run: ChatRun, *, with_logprobs: bool) -> dict[str, Any]:
         "choices": [choice],
         "usage": usage_of(run.outcome, run.reasoning_tokens),
         "timings": timings_of(run.outcome),
+        **run.job.answered.field(),
     }

@@ -28,6 +28,7 @@ class Wanted:
     top_logprobs: int | None
     stop: tuple[str, ...] = ()
     grammar: str = ""
+    session: str = ""
 
 
 async def start_run(
@@ -35,7 +36,7 @@ async def start_run(
 ) -> "ChatRun":
     """A run that is ready to begin. Raises InvalidRequest and its kinds, ModelUnknown, ModelNotReady."""
     edge = Edge.of(request)
-    model, engine = edge.resolve_generating(body.model)
+    model, engine = await edge.resolve_generating(body.model)
     with parameters_as(wanted.names):
         prompt = await conversation.render(engine.facts)
         constraints = conversation.constraints(prompt)
@@ -51,6 +52,7 @@ async def start_run(
         visible_special=prompt.visible_special,
         top_logprobs=wanted.top_logprobs,
         ignore_eos=bool(body.ignore_eos),
+        session=wanted.session,
         **constraints,
     )
     job = Job(edge, model, engine, generation, request.url.path, int(time.time()), wanted.names)
@@ -100,6 +102,7 @@ class ChatRun:
                         uncertain = 0
                         yield deltas
                 elif isinstance(chunk, Started):
+                    self.job.answered.begun(chunk)
                     yield []
                 else:
                     self.finished = chunk

@@ -7,12 +7,26 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from meshllm_core.api.openai.context import Edge, Job, json_response, request_id, while_connected
+from meshllm_core.api.openai.context import (
+    Edge,
+    Job,
+    json_response,
+    request_id,
+    session_of,
+    while_connected,
+)
 from meshllm_core.api.openai.schema_completions import CompletionRequest
 from meshllm_core.api.openai.streaming import DONE
 from meshllm_core.api.openai.translate import sampling_of, stops_of
 from meshllm_core.api.openai.wire import completion_logprobs, json_bytes, timings_of, usage_of
-from meshllm_core.engine.types import Delta, Finished, GenerationRequest, ModelFacts, PositionLogprobs
+from meshllm_core.engine.types import (
+    Delta,
+    Finished,
+    GenerationRequest,
+    ModelFacts,
+    PositionLogprobs,
+    Started,
+)
 from meshllm_core.errors import InvalidRequest, RequestCancelled
 
 
@@ -20,7 +34,7 @@ async def completions(request: Request) -> Response:
     """Continue a text, streamed or whole."""
     edge = Edge.of(request)
     body = await edge.read(request, CompletionRequest)
-    model, engine = edge.resolve_generating(body.model)
+    model, engine = await edge.resolve_generating(body.model)
     prompt = check_tokens(body.single_prompt, engine.facts, "prompt")
     generation = GenerationRequest(
         request_id=request_id(request),
@@ -31,13 +45,14 @@ async def completions(request: Request) -> Response:
         grammar=body.grammar or "",
         top_logprobs=body.logprobs,
         ignore_eos=bool(body.ignore_eos),
+        session=session_of(body.user),
     )
     job = Job(edge, model, engine, generation, request.url.path, int(time.time()), {"messages": "prompt"})
     if body.stream:
-        return edge.stream(
-            _events(job, with_usage=bool(body.stream_options and body.stream_options.include_usage))
-        )
-    return json_response(await while_connected(request, _collect(job)))
+        usage = bool(body.stream_options and body.stream_options.include_usage)
+        return edge.stream(_events(job, with_usage=usage), headers=job.answered.headers)
+    answer = await while_connected(request, _collect(job))
+    return json_response(answer, job.answered.headers())
 
 
 def check_tokens(prompt: str | tuple[int, ...], facts: ModelFacts, param: str) -> str | tuple[int, ...]:
@@ -79,13 +94,15 @@ async def _events(job: Job, *, with_usage: bool) -> AsyncGenerator[bytes, None]:
                     logprobs = b',"logprobs":' + json_bytes(view)
                     offset += len(chunk.text)
                 yield head + json_bytes(chunk.text) + logprobs + tail
+            elif isinstance(chunk, Started):
+                job.answered.begun(chunk)
             elif isinstance(chunk, Finished):
-                yield _ending(_finish(chunk), identity, with_usage=with_usage) + DONE
+                yield _ending(job, _finish(chunk), identity, with_usage=with_usage) + DONE
 
 
-def _ending(finished: Finished, identity: bytes, *, with_usage: bool) -> bytes:
+def _ending(job: Job, finished: Finished, identity: bytes, *, with_usage: bool) -> bytes:
     choice = {"index": 0, "text": "", "finish_reason": finished.reason}
-    last = {"choices": [choice], "timings": timings_of(finished)}
+    last = {"choices": [choice], "timings": timings_of(finished), **job.answered.field()}
     text = b"data: " + identity + b"," + json_bytes(last)[1:] + b"\n\n"
     if with_usage:
         usage = {"choices": [], "usage": usage_of(finished)}
@@ -102,7 +119,9 @@ async def _collect(job: Job) -> dict[str, Any]:
             if isinstance(chunk, Delta):
                 texts.append(chunk.text)
                 logprobs += chunk.logprobs
-            elif isinstance(chunk, Finished):
+            elif isinstance(chunk, Started):
+                job.answered.begun(chunk)
+            else:
                 finished = _finish(chunk)
     assert finished is not None, "an engine ends with Finished or an error"
     choice: dict[str, Any] = {"index": 0, "text": "".join(texts), "finish_reason": finished.reason}
@@ -116,4 +135,5 @@ async def _collect(job: Job) -> dict[str, Any]:
         "choices": [choice],
         "usage": usage_of(finished),
         "timings": timings_of(finished),
+        **job.answered.field(),
     }

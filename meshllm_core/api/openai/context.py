@@ -15,12 +15,13 @@ from meshllm_core.api.openai.errors import REQUEST_ID
 from meshllm_core.api.openai.settings import OpenAISettings
 from meshllm_core.api.openai.streaming import EventStream, cancel, client_gone
 from meshllm_core.api.openai.validation import BodyT, validate
-from meshllm_core.api.openai.wire import json_bytes
+from meshllm_core.api.openai.wire import ServedView, json_bytes, served_field, served_headers
 from meshllm_core.engine.base import StageEngine
-from meshllm_core.engine.types import Chunk, GenerationRequest
+from meshllm_core.engine.types import Chunk, GenerationRequest, Started
 from meshllm_core.errors import InvalidRequest, RequestCancelled, UnsupportedFeature
 from meshllm_core.ids import RequestId
 from meshllm_core.serve.router import HostedModel
+from meshllm_core.serve.served import ServedBy
 from meshllm_core.serve.service import InferenceService
 
 Result = TypeVar("Result")
@@ -43,13 +44,13 @@ class Edge:
         """The checked body of `request`. Raises InvalidRequest and its kinds."""
         return validate(schema, await read_json(request, self.settings.max_body_bytes))
 
-    def resolve(self, name: str) -> tuple[HostedModel, StageEngine]:
+    async def resolve(self, name: str) -> tuple[HostedModel, StageEngine]:
         """The model that `name` means. Raises ModelUnknown or ModelNotReady."""
-        return self.service.resolve(name)
+        return await self.service.resolve(name)
 
-    def resolve_generating(self, name: str) -> tuple[HostedModel, StageEngine]:
+    async def resolve_generating(self, name: str) -> tuple[HostedModel, StageEngine]:
         """The same, for a model that must be able to write. Raises UnsupportedFeature too."""
-        model, engine = self.service.resolve(name, lambda facts: facts.generates)
+        model, engine = await self.service.resolve(name, "text")
         if not engine.facts.generates:
             raise UnsupportedFeature(
                 f"The model {model.id} makes embeddings and does not write.",
@@ -76,6 +77,25 @@ class Edge:
             self.in_flight.discard(unique)
 
 
+@dataclass
+class Answered:
+    """Who computes a request, once a node has begun."""
+
+    served: ServedBy | None = None
+
+    def begun(self, started: Started) -> None:
+        """A node has begun."""
+        self.served = ServedBy.of(started)
+
+    def headers(self) -> dict[str, str]:
+        """What the headers say of it now."""
+        return served_headers(self.served)
+
+    def field(self) -> dict[str, ServedView]:
+        """What the body says of it, as an object with at most one field."""
+        return served_field(self.served)
+
+
 @dataclass(frozen=True)
 class Job:
     """A request that is ready to be computed."""
@@ -89,6 +109,7 @@ class Job:
     """Seconds since the epoch."""
     names: Mapping[str, str]
     """What the engine's fields are called on this route."""
+    answered: Answered = field(default_factory=Answered)
 
     def answer_id(self, prefix: str) -> str:
         """The id of the answer: that of the request in OpenAI's form."""
@@ -101,10 +122,7 @@ class Job:
             generation = self.generation
             if unique != generation.request_id:
                 generation = msgspec.structs.replace(generation, request_id=unique)
-            chunks = cast(
-                AsyncGenerator[Chunk, None],
-                self.edge.service.generate(self.model, self.engine, generation, route=self.route),
-            )
+            chunks = self.edge.service.generate(self.model, self.engine, generation, route=self.route)
             try:
                 with parameters_as(self.names):
                     yield chunks
@@ -131,9 +149,14 @@ def request_id(request: Request) -> RequestId:
     return cast(RequestId, request.scope[REQUEST_ID])
 
 
-def json_response(value: object) -> Response:
+def json_response(value: object, headers: Mapping[str, str] | None = None) -> Response:
     """`value` as the whole answer."""
-    return Response(json_bytes(value), media_type="application/json")
+    return Response(json_bytes(value), headers=headers, media_type="application/json")
+
+
+def session_of(*named: str | None) -> str:
+    """What a client's requests have in common, by the first of these names that it gave; empty: nothing."""
+    return next((name for name in named if name), "")
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, Result]) -> Result:

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from meshllm_core.api.openai.completions import check_tokens
 from meshllm_core.api.openai.context import Edge, json_response, while_connected
 from meshllm_core.api.openai.schema_other import EmbeddingRequest
+from meshllm_core.api.openai.wire import served_field, served_headers
 from meshllm_core.engine.base import StageEngine
 from meshllm_core.errors import InvalidRequest, UnsupportedFeature
 
@@ -17,7 +18,7 @@ async def embeddings(request: Request) -> Response:
     """Turn texts into vectors of unit length."""
     edge = Edge.of(request)
     body = await edge.read(request, EmbeddingRequest)
-    model, engine = edge.service.resolve(body.model, lambda facts: facts.embeddings)
+    model, engine = await edge.service.resolve(body.model, "embeddings")
     if not engine.facts.embeddings:
         raise UnsupportedFeature(
             f"The model {model.id} does not make embeddings.",
@@ -33,6 +34,7 @@ async def embeddings(request: Request) -> Response:
         )
     inputs = [check_tokens(item, engine.facts, f"input[{index}]") for index, item in enumerate(inputs)]
     results = await while_connected(request, _embed(engine, inputs))
+    served = edge.service.served(engine)
     as_base64 = body.encoding_format == "base64"
     tokens = sum(count for _, count in results)
     return json_response(
@@ -44,7 +46,9 @@ async def embeddings(request: Request) -> Response:
             ],
             "model": model.id,
             "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
-        }
+            **served_field(served),
+        },
+        served_headers(served),
     )
 
 

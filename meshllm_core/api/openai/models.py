@@ -7,27 +7,30 @@ from starlette.responses import Response
 
 from meshllm_core.api.openai.context import Edge, json_response
 from meshllm_core.api.openai.wire import json_bytes
-from meshllm_core.serve.router import HostedModel, unknown
+from meshllm_core.serve.catalogue import ListedModel
+from meshllm_core.serve.router import unknown
 
 
 async def list_models(request: Request) -> Response:
-    """The models that answer now or soon; failed ones are left out so that no client offers them."""
-    models = [model for model in Edge.of(request).service.models() if model.status != "failed"]
+    """The models that answer now or soon, of this node and the mesh; failed ones are left out so that no
+    client offers them.
+    """
+    models = [model for model in Edge.of(request).service.catalogue() if model.status != "failed"]
     return json_response({"object": "list", "data": [_view(model) for model in models]})
 
 
 async def show_model(request: Request) -> Response:
     """One model by its exact id, whatever its status."""
     name = request.path_params["model_id"]
-    models = Edge.of(request).service.models()
+    models = Edge.of(request).service.catalogue()
     found = next((model for model in models if model.id == name), None)
     if found is None:
-        raise unknown(name, models)
+        raise unknown(name, [model.id for model in models if model.status != "failed"])
     return json_response(_view(found))
 
 
-def _view(model: HostedModel) -> dict[str, Any]:
-    """OpenAI's four fields, and ours: `status` with `detail`, and `meta` once the model is loaded."""
+def _view(model: ListedModel) -> dict[str, Any]:
+    """OpenAI's four fields, and ours: `status` with `detail`, `meta` as far as it is known, who has it."""
     view: dict[str, Any] = {
         "id": model.id,
         "object": "model",
@@ -37,8 +40,8 @@ def _view(model: HostedModel) -> dict[str, Any]:
     }
     if model.detail:
         view["detail"] = model.detail
-    if model.engine is not None:
-        facts = model.engine.facts
+    if model.facts is not None:
+        facts = model.facts
         view["meta"] = {
             "architecture": facts.architecture,
             "parameters": facts.parameters,
@@ -48,6 +51,26 @@ def _view(model: HostedModel) -> dict[str, Any]:
             "chat": facts.generates,
             "embeddings": facts.embeddings,
         }
+    elif model.replica is not None:
+        offer = model.replica.offer
+        view["meta"] = {
+            "architecture": offer.architecture,
+            "parameters": offer.parameters,
+            "context": offer.context,
+            "chat": not offer.embeddings,
+            "embeddings": offer.embeddings,
+        }
+    view["meshllm"] = {
+        "nodes": [
+            {
+                "name": holder.node.name,
+                "node": holder.node.node,
+                "status": holder.status,
+                "local": holder.node.hops == 0,
+            }
+            for holder in model.holders
+        ]
+    }
     return view
 
 
@@ -57,10 +80,10 @@ async def health(_: Request) -> Response:
 
 
 async def ready(request: Request) -> Response:
-    """200 when at least one model answers, else 503; either way the status of each."""
+    """200 when at least one model answers, here or elsewhere, else 503; either way the status of each."""
     service = Edge.of(request).service
-    models = service.models()
-    is_ready = service.accepting and any(model.engine is not None for model in models)
+    models = service.catalogue()
+    is_ready = service.accepting and any(model.status == "ready" for model in models)
     body = {"status": "ready" if is_ready else "not_ready", "models": {m.id: m.status for m in models}}
     headers = {} if is_ready else {"retry-after": "2"}
     return Response(

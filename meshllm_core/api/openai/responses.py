@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from meshllm_core.api.openai.chat_run import ChatRun, Wanted, start_run
-from meshllm_core.api.openai.context import SCHEMA, Edge, Job, json_response, while_connected
+from meshllm_core.api.openai.context import SCHEMA, Edge, Job, json_response, session_of, while_connected
 from meshllm_core.api.openai.response_items import AnyEvent, Output
 from meshllm_core.api.openai.schema_responses import ResponsesNamedChoice, ResponsesRequest
 from meshllm_core.api.openai.translate_responses import responses_conversation
@@ -25,11 +25,14 @@ async def responses(request: Request) -> Response:
         names={"prompt": "input", "messages": "input", SCHEMA: schema},
         max_tokens=body.max_output_tokens,
         top_logprobs=(body.top_logprobs or 0) if body.include else None,
+        session=session_of(body.prompt_cache_key, body.user),
     )
-    answer = _Answer(body, await start_run(request, body, responses_conversation(body), wanted))
+    run = await start_run(request, body, responses_conversation(body), wanted)
+    answer, answered = _Answer(body, run), run.job.answered
     if body.stream:
-        return edge.stream(answer.events(), failure=answer.failed)
-    return json_response(await while_connected(request, answer.whole()))
+        return edge.stream(answer.events(), failure=answer.failed, headers=answered.headers)
+    whole = await while_connected(request, answer.whole())
+    return json_response(whole, answered.headers())
 
 
 class _Answer:
@@ -91,6 +94,7 @@ class _Answer:
                 "total_tokens": finished.prompt_tokens + finished.completion_tokens,
             }
             response["timings"] = timings_of(finished)
+            response |= self._run.job.answered.field()
         return response
 
     def _encode(self, event: AnyEvent) -> bytes:

@@ -70,7 +70,7 @@ class ChatRequest(CompletionFields):
     service_tier: Literal["auto", "default"] | None = None
     """Accepted, without effect."""
     prompt_cache_key: str | None = None
-    """Accepted, without effect: prefixes are recognised by what they say."""
+    """Requests with the same one go to the same node of a mesh; prefixes are recognised by themselves."""
     prompt_cache_retention: Literal["in_memory"] | None = None
     """Accepted: that is how prefixes are kept."""
     safety_identifier: str | None = None

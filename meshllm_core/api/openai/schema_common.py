@@ -64,7 +64,7 @@ class SamplingFields(Body):
     """Go on past the end-of-text token: for benchmarks."""
     stream: bool | None = None
     user: str | None = None
-    """Accepted, without effect: there is one user."""
+    """Requests of one user go to the same node of a mesh, where that is not much slower."""
     metadata: dict[str, str] | None = None
     """Accepted, without effect on the answer."""
 

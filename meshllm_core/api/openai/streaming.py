@@ -7,7 +7,7 @@ write. The wait for the first event decides the status: a refusal before it is a
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 
 from starlette.responses import Response
@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from meshllm_core.api.openai.errors import envelope, internal_error
 from meshllm_core.errors import MeshError, describe
+from meshllm_core.serve.timer import IdleTimer
 
 KEEP_ALIVE = b": keep-alive\n\n"
 DONE = b"data: [DONE]\n\n"
@@ -50,13 +51,16 @@ class EventStream(Response):
         *,
         keep_alive_seconds: float,
         failure: Callable[[MeshError], bytes] = error_event,
+        headers: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
+        """`headers` is called when they are sent: with the first piece, or with the first sign of life."""
         self.status_code = 200
         self.background = None
         self.init_headers(_HEADERS)
         self._events = events
         self._interval = keep_alive_seconds
         self._failure = failure
+        self._more_headers = headers
         self._pending: list[bytes] = []
         self._size = 0
         self._wake = asyncio.Event()
@@ -67,7 +71,7 @@ class EventStream(Response):
         watching = asyncio.create_task(client_gone(receive))
         for task in (computing, watching):
             task.add_done_callback(lambda _: self._wake.set())
-        timer = _Timer(self._interval, self._wake.set)
+        timer = IdleTimer(self._interval, self._wake.set)
         try:
             await self._write(send, computing, watching, timer)
         finally:
@@ -85,7 +89,7 @@ class EventStream(Response):
                     await self._room.wait()
 
     async def _write(
-        self, send: Send, computing: asyncio.Task[None], watching: asyncio.Task[None], timer: "_Timer"
+        self, send: Send, computing: asyncio.Task[None], watching: asyncio.Task[None], timer: IdleTimer
     ) -> None:
         started = False
         while not watching.done():
@@ -129,34 +133,8 @@ class EventStream(Response):
         return self._failure(internal_error())
 
     async def _start(self, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-
-
-class _Timer:
-    """Calls back when an interval has passed since it was last restarted, at the price of a clock reading."""
-
-    def __init__(self, interval: float, callback: Callable[[], None]) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._interval = interval
-        self._callback = callback
-        self.due = False
-        self.restart()
-        self._handle = self._loop.call_at(self._deadline, self._ring)
-
-    def restart(self) -> None:
-        self.due = False
-        self._deadline = self._loop.time() + self._interval
-
-    def cancel(self) -> None:
-        self._handle.cancel()
-
-    def _ring(self) -> None:
-        now = self._loop.time()
-        if now >= self._deadline:
-            self.due = True
-            self._deadline = now + self._interval
-            self._callback()
-        self._handle = self._loop.call_at(self._deadline, self._ring)
+        more = [(name.encode(), value.encode()) for name, value in self._more_headers().items()]
+        await send({"type": "http.response.start", "status": 200, "headers": [*self.raw_headers, *more]})
 
 
 async def cancel(*tasks: "asyncio.Task[object] | asyncio.Task[None]") -> None:

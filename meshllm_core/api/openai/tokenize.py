@@ -7,13 +7,14 @@ from meshllm_core.api.openai.completions import check_tokens
 from meshllm_core.api.openai.context import Edge, json_response
 from meshllm_core.api.openai.schema_other import DetokenizeRequest, TokenizeRequest
 from meshllm_core.api.openai.translate import Conversation, message_of, tool_of
+from meshllm_core.api.openai.wire import served_headers
 
 
 async def tokenize(request: Request) -> Response:
     """Token ids of a text, or of a conversation as the model's template writes it."""
     edge = Edge.of(request)
     body = await edge.read(request, TokenizeRequest)
-    model, engine = edge.resolve(body.model)
+    model, engine = await edge.resolve(body.model)
     if body.messages is None:
         tokens = await engine.tokenize(
             body.content or "", add_special=body.add_special is not False, parse_special=True
@@ -26,15 +27,17 @@ async def tokenize(request: Request) -> Response:
         )
         prompt = await conversation.render(engine.facts)
         tokens = await engine.tokenize(prompt.text, add_special=not prompt.adds_bos, parse_special=True)
-    return json_response({"model": model.id, "tokens": tokens, "count": len(tokens)})
+    answer = {"model": model.id, "tokens": tokens, "count": len(tokens)}
+    return json_response(answer, served_headers(edge.service.served(engine)))
 
 
 async def detokenize(request: Request) -> Response:
     """The text of token ids."""
     edge = Edge.of(request)
     body = await edge.read(request, DetokenizeRequest)
-    model, engine = edge.resolve(body.model)
+    model, engine = await edge.resolve(body.model)
     tokens = tuple(body.tokens)
     if tokens:
         check_tokens(tokens, engine.facts, "tokens")
-    return json_response({"model": model.id, "content": await engine.detokenize(tokens)})
+    answer = {"model": model.id, "content": await engine.detokenize(tokens)}
+    return json_response(answer, served_headers(edge.service.served(engine)))

@@ -5,10 +5,12 @@ chunk, `content` of a message that only calls tools, and `param` and `code` of a
 """
 
 from typing import Any, Literal
+from urllib.parse import quote
 
 import msgspec
 
 from meshllm_core.engine.types import Finished, PositionLogprobs, TokenLogprob
+from meshllm_core.serve.served import ServedBy
 
 _LINE_BREAKS = (
     ("\u2028".encode(), b"\\u2028"),
@@ -110,6 +112,39 @@ class CallView(msgspec.Struct, omit_defaults=True, kw_only=True):
     id: str = ""
     type: Literal["function", ""] = ""
     function: FunctionText
+
+
+SERVED_BY = "x-meshllm-served-by"
+"""Header: who computed an answer, as `NAME ID`: the name percent-encoded, the id's first ten digits."""
+PENDING = "pending"
+"""Its value in a stream whose headers had to leave before a node had begun."""
+
+
+class ServedView(msgspec.Struct, frozen=True):
+    """Who computed an answer (an extension, the field `meshllm`)."""
+
+    served_by: str
+    """The node's name."""
+    node: str
+    """Its id, hexadecimal."""
+    route: Literal["local", "mesh"]
+    hops: int
+
+
+def served_headers(served: ServedBy | None) -> dict[str, str]:
+    """The header of an answer; none where the node has neither name nor id."""
+    if served is None:
+        return {SERVED_BY: PENDING}
+    if not (served.name or served.node):
+        return {}
+    return {SERVED_BY: f"{quote(served.name, safe='')} {served.node[:10]}".rstrip()}
+
+
+def served_field(served: ServedBy | None) -> dict[str, ServedView]:
+    """The field of an answer, by its name; empty where the node has neither name nor id."""
+    if served is None or not (served.name or served.node):
+        return {}
+    return {"meshllm": ServedView(served.name, served.node, served.route, served.hops)}
 
 
 def chat_logprobs(positions: tuple[PositionLogprobs, ...] | list[PositionLogprobs]) -> dict[str, Any]:

@@ -1,0 +1,187 @@
+"""A model on another node as a StageEngine: the asking side of a call.
+
+What comes back is checked as what any stranger sends: sizes, order, and never more than was asked for.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from meshllm_core.engine.types import Chunk, Finished, GenerationRequest, ModelFacts, Started
+from meshllm_core.errors import (
+    EngineTimeout,
+    LinkClosed,
+    MeshError,
+    PeerUnreachable,
+    RequestCancelled,
+    WireError,
+)
+from meshllm_core.serve import calls
+from meshllm_core.serve.answer_check import AnswerCheck
+from meshllm_core.serve.peers import Peers, Replica
+from meshllm_core.transport.link import Channel
+from meshllm_core.wire import limits
+
+OPEN_SECONDS = 5.0
+SILENCE_SECONDS = 15.0
+"""A node that says nothing for so long is gone: one that works or waits says so every 5 s."""
+STALLED_SECONDS = 900.0
+"""So long a node may say that it is alive and give nothing."""
+CONTEXT = 1 << 20
+"""Tokens of a context that another node's word is taken for."""
+
+_AGAIN = "Send the request again."
+
+
+class RemoteEngine:
+    """One replica, for one request. All methods may raise PeerUnreachable, LinkClosed, WireError,
+    EngineTimeout, and what the other node says.
+    """
+
+    def __init__(self, peers: Peers, replica: Replica, facts: ModelFacts | None = None) -> None:
+        self._peers = peers
+        self._replica = replica
+        self._facts = facts
+        self._name = replica.name
+        self._channel: Channel | None = None
+        self._cancelled = False
+
+    @property
+    def facts(self) -> ModelFacts:
+        """What the model says of itself."""
+        if self._facts is None:
+            raise AssertionError("the facts were not fetched")
+        return self._facts
+
+    async def fetch_facts(self) -> ModelFacts:
+        """What the other node's engine says of its model."""
+        async with self._call(calls.AskFacts(self._replica.offer.name), calls.FACTS_FRAME) as channel:
+            reply = await self._reply(channel)
+            if not isinstance(reply, calls.Facts):
+                raise WireError(f"a {type(reply).__name__} instead of facts")
+            return calls.check_facts(reply.facts)
+
+    def cancel(self) -> None:
+        """End the request from outside its stream, which then raises RequestCancelled."""
+        self._cancelled = True
+        if self._channel is not None:
+            self._channel.abort()
+
+    async def generate(self, request: GenerationRequest) -> AsyncGenerator[Chunk, None]:
+        """See StageEngine.generate."""
+        ask = calls.Generate(self._replica.offer.name, msgspec.structs.replace(request, session=""))
+        context = max(self.facts.context, self._replica.offer.context)
+        check = AnswerCheck(request, min(context, CONTEXT))
+        async with self._call(ask, limits.CALL_FRAME) as channel:
+            while True:
+                reply = await self._reply(channel)
+                if not isinstance(reply, calls.Chunks) or not reply.items:
+                    raise WireError(f"a {type(reply).__name__} in the middle of an answer")
+                for chunk in reply.items:
+                    if fault := check.fault(chunk):
+                        raise WireError(fault)
+                    if isinstance(chunk, Started):
+                        yield self._signed(chunk)
+                    else:
+                        yield chunk
+                    if isinstance(chunk, Finished):
+                        return
+
+    def _signed(self, started: Started) -> Started:
+        """Who it is was proved by the link, so what the other side writes there does not count."""
+        return msgspec.structs.replace(
+            started, served_by=self._name, served_by_id=self._replica.node.hex(), hops=1
+        )
+
+    async def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> tuple[int, ...]:
+        """See StageEngine.tokenize."""
+        ask = calls.Tokenize(self._replica.offer.name, text, add_special, parse_special)
+        async with self._call(ask, limits.CALL_FRAME) as channel:
+            reply = await self._reply(channel)
+            if not isinstance(reply, calls.Tokens):
+                raise WireError(f"a {type(reply).__name__} instead of tokens")
+            return reply.tokens
+
+    async def detokenize(self, tokens: Sequence[int]) -> str:
+        """See StageEngine.detokenize."""
+        ask = calls.Detokenize(self._replica.offer.name, tuple(tokens))
+        async with self._call(ask, limits.CALL_FRAME) as channel:
+            reply = await self._reply(channel)
+            if not isinstance(reply, calls.Text):
+                raise WireError(f"a {type(reply).__name__} instead of text")
+            return reply.text
+
+    async def embed(self, inputs: Sequence[str | tuple[int, ...]]) -> tuple[tuple[list[float], int], ...]:
+        """See StageEngine.embed."""
+        ask = calls.Embed(self._replica.offer.name, tuple(inputs))
+        results: list[tuple[list[float], int]] = []
+        async with self._call(ask, limits.CALL_FRAME) as channel:
+            while len(results) < len(inputs):
+                reply = await self._reply(channel)
+                if not isinstance(reply, calls.Vectors) or not reply.items:
+                    raise WireError(f"a {type(reply).__name__} instead of vectors")
+                if len(results) + len(reply.items) > len(inputs):
+                    raise WireError("more vectors than inputs")
+                results += [
+                    (calls.unpack(data, self.facts.width), max(0, count)) for data, count in reply.items
+                ]
+        return tuple(results)
+
+    # The channel ----------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _call(self, ask: calls.Ask, limit: int) -> AsyncIterator[Channel]:
+        """A channel on which `ask` was sent; leaving the block gives it up, which ends what is left."""
+        body = calls.encode(ask)
+        channel = await self._open()
+        try:
+            channel.limit = limit
+            self._channel = channel
+            if self._cancelled:
+                raise RequestCancelled("The request was cancelled.")
+            await channel.send(body)
+            yield channel
+        except (LinkClosed, WireError) as error:
+            raise self._explained(error) from error
+        finally:
+            self._channel = None
+            channel.abort()
+
+    async def _open(self) -> Channel:
+        try:
+            async with asyncio.timeout(OPEN_SECONDS):
+                return await self._peers.open_call(self._replica.node)
+        except (TimeoutError, LinkClosed, PeerUnreachable) as error:
+            raise PeerUnreachable(f"{self._name} cannot be reached now.", hint=_AGAIN) from error
+
+    async def _reply(self, channel: Channel) -> calls.Reply:
+        """The next reply that says something. Raises what the other node refuses with."""
+        began = time.monotonic()
+        while True:
+            try:
+                async with asyncio.timeout(SILENCE_SECONDS):
+                    body = await channel.receive()
+            except TimeoutError as error:
+                raise PeerUnreachable(
+                    f"{self._name} said nothing for {SILENCE_SECONDS:.0f} s.", hint=_AGAIN
+                ) from error
+            if body is None:
+                raise LinkClosed("The channel ended.")
+            match calls.decode_reply(body):
+                case calls.Alive():
+                    if time.monotonic() - began > STALLED_SECONDS:
+                        raise EngineTimeout(f"{self._name} gave nothing for {STALLED_SECONDS:.0f} s.")
+                case calls.Refused() as refused:
+                    raise calls.error_of(refused, self._name)
+                case reply:
+                    return reply
+
+    def _explained(self, error: LinkClosed | WireError) -> MeshError:
+        if self._cancelled:
+            return RequestCancelled("The request was cancelled.")
+        if isinstance(error, LinkClosed):
+            return LinkClosed(f"{self._name} went away while it answered.", hint=_AGAIN)
+        return WireError(f"{self._name} answered with what makes no sense: {error.message}", hint=_AGAIN)
