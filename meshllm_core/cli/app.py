@@ -16,6 +16,8 @@ COMMANDS = {
     "unload": "meshllm_core.cli.control:unload",
     "chat": "meshllm_core.cli.chat:chat",
     "models": "meshllm_core.cli.models:app",
+    "discover": "meshllm_core.cli.discover:discover",
+    "public": "meshllm_core.cli.public:app",
     "gpus": "meshllm_core.cli.gpus:gpus",
     "bench": "meshllm_core.cli.bench:app",
     "doctor": "meshllm_core.cli.doctor:doctor",
