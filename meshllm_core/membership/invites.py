@@ -180,7 +180,7 @@ class InviteBook:
 
     def all(self) -> list[tuple[Invite, Record]]:
         """Oldest first."""
-        return sorted(self._invites.values(), key=lambda known: known[0].created_at)
+        return sorted(self._invites.values(), key=lambda known: (known[0].created_at, known[0].id))
 
     def users(self, identity: bytes) -> tuple[NodeId, ...]:
         """Who used an invite, in no order."""

@@ -71,7 +71,7 @@ class Founded:
     ) -> Admission:
         """Invites the node of that name and lets it in, through the founder's roster."""
         signer = by or self.founder
-        its = secret(secret_name or f"for {name}")
+        its = secret(secret_name or f"for {name} by {signer.public.hex()} at {wall}")
         if not secret_name:
             self.roster.create_invite(
                 signer, secret=its, uses=1, expires_at=0, role=role, may_invite=may_invite, wall=wall

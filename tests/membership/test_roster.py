@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshllm_core.errors import InvalidRequest, NotPermitted, ProofInvalid
+from meshllm_core.errors import InvalidRequest, JoinRefused, NotPermitted, ProofInvalid
 from meshllm_core.ids import NodeId
 from meshllm_core.membership.certificates import DAY, FOUNDER_LIFE, MEMBER_LIFE, Membership
 from meshllm_core.membership.gossip_records import UNKNOWN_MEMBER, death_record, departure_record
@@ -161,9 +161,11 @@ def test_whom_two_members_let_in_stays_while_one_of_them_does(family: Founded) -
 
 def test_one_inviter_cannot_displace_what_another_gave(family: Founded) -> None:
     """A member that may invite can write certificates about anybody, the founder too."""
-    family.add("founder", by=key("d"), role="client", wall=NOW + HOUR, secret_name="")
-    found = family.roster.membership(family.founder.public)
-    assert found is not None and found.admitted_by == family.root.public
+    family.add("b", by=key("d"), role="client", wall=NOW + HOUR)
+    found = family.roster.membership(key("b").public)
+    assert found is not None and (found.admitted_by, found.role) == (key("a").public, "host")
+    with pytest.raises(JoinRefused, match="already a member"):
+        family.add("founder", by=key("d"))
     for index in range(8):
         family.add(f"inviter {index}", may_invite=True)
         family.add("c", by=key(f"inviter {index}"), role="client")
@@ -283,7 +285,7 @@ def test_a_target_is_named_by_the_beginning_of_its_id(family: Founded) -> None:
 def test_members_are_counted_to_a_limit(family: Founded, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MEMBERS", 5)
     stored = list(family.roster.records())
-    with pytest.raises(Exception, match="as many as it can have"):
+    with pytest.raises(JoinRefused, match="as many as it can have"):
         family.add("one more")
     monkeypatch.setattr(limits, "MEMBERS", 3)
     roster = Roster(family.mesh, key("x").public)
