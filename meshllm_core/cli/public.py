@@ -43,7 +43,7 @@ def on(
     as_json: AsJson = False,
     console: Console = "",
 ) -> None:
-    """Put the mesh on a public list: strangers see it and may join. Says first what that means."""
+    """Put the mesh on a public list. Strangers see it and may join; says first what that means."""
     before = ask(lambda client: client.snapshot(), console=console)
     if not yes:
         _confirm(before, max_clients)
@@ -67,7 +67,7 @@ def on(
 
 @app.command()
 def off(as_json: AsJson = False, console: Console = "") -> None:
-    """Take the mesh off the public list; no more strangers are let in."""
+    """Take the mesh off the public list. No more strangers are let in."""
     ask(lambda client: client.public(False), console=console)
     if as_json:
         emit_json({"publication": "private", "detail": ""})
@@ -89,7 +89,7 @@ def status(as_json: AsJson = False, console: Console = "") -> None:
 
 @app.command("rotate-key")
 def rotate_key(as_json: AsJson = False) -> None:
-    """Make a new key for Nostr relays: later listings cannot be connected with earlier ones by it."""
+    """Make a new key for Nostr relays. It does not connect later listings with earlier ones."""
     from meshllm_core.transport.nostr_key import key_file, rotate
 
     path = key_file(default_paths())
