@@ -14,7 +14,7 @@ _BYTES_READ = 256
 
 def key_file(paths: Paths) -> Path:
     """Where the key is kept, readable by its owner only."""
-    return paths.data / "nostr-key"
+    return paths.data / "nostr.key"
 
 
 def load_or_make(path: Path) -> str:

@@ -227,6 +227,6 @@ def test_rotate_key_makes_a_private_file_and_needs_no_node(
     after = file.read_text()
     assert before != after
     assert after.strip() not in shown.out + shown.err
-    assert [entry.name for entry in paths.data.iterdir()] == ["nostr-key"]
+    assert [entry.name for entry in paths.data.iterdir()] == ["nostr.key"]
     if os.name == "posix":
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
