@@ -1,0 +1,101 @@
+"""`meshllm revoke` and `meshllm leave`: ending a membership, another's or one's own."""
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from meshllm_core.api.client import ManagementClient
+from meshllm_core.cli.connect import ask
+from meshllm_core.cli.diagnostics import say
+from meshllm_core.cli.members import ID_SHOWN, in_mesh
+from meshllm_core.cli.options import AsJson, Console
+from meshllm_core.cli.output import clean, emit, emit_json
+from meshllm_core.errors import ConfigError, ExitCode
+from meshllm_core.state.snapshot import NodeSnapshot
+
+Target = Annotated[
+    str,
+    typer.Argument(
+        metavar="MEMBER|INVITE",
+        help="Its id, or the first six digits of it, as `meshllm members` and `meshllm invites` show it; "
+        "or a member's name.",
+    ),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+def revoke(target: Target, yes: Yes = False, as_json: AsJson = False, console: Console = "") -> None:
+    """End the membership of a machine and of all that it let in, or take an invite back."""
+    answer = ask(lambda client: _revoked(client, target, yes), console=console)
+    if answer is None:
+        raise typer.Exit(ExitCode.INTERRUPTED)
+    if as_json:
+        emit_json(answer)
+        return
+    emit(f"Revoked: {_names(answer)}.")
+
+
+async def _revoked(client: ManagementClient, target: str, yes: bool) -> dict[str, Any] | None:
+    """The node's answer; None if a person said no."""
+    snapshot = await client.snapshot()
+    in_mesh(snapshot)
+    target = _identity(snapshot, target)
+    if not yes:
+        preview = await client.act("revoke", target=target)
+        if preview.get("done"):
+            return preview
+        say(f"These would be revoked: {_names(preview)}.")
+        if not confirmed("Machines among them are in the mesh no more; each needs a new invite. Go on?"):
+            return None
+    return await client.act("revoke", target=target, confirm=True)
+
+
+def _identity(snapshot: NodeSnapshot, target: str) -> str:
+    """The id of the member with that name, else `target` as it is. Raises ConfigError for several."""
+    named = [peer for peer in snapshot.peers if peer.name.casefold() == target.casefold()]
+    if len(named) > 1:
+        ids = ", ".join(peer.node[:ID_SHOWN] for peer in named)
+        raise ConfigError(f"{len(named)} members are called {target!r}.", hint=f"Give one's id: {ids}.")
+    return named[0].node if named else target
+
+
+def _names(answer: dict[str, Any]) -> str:
+    return clean(", ".join(str(name) for name in answer.get("revoked", ())))
+
+
+def leave(yes: Yes = False, as_json: AsJson = False, console: Console = "") -> None:
+    """Leave the mesh; to come back, this node needs a new invite."""
+    answer = ask(lambda client: _left(client, yes), console=console)
+    if answer is None:
+        raise typer.Exit(ExitCode.INTERRUPTED)
+    if as_json:
+        emit_json(answer)
+    else:
+        emit("This node has left the mesh.")
+
+
+async def _left(client: ManagementClient, yes: bool) -> dict[str, Any] | None:
+    snapshot = await client.snapshot()
+    mesh = in_mesh(snapshot)
+    others = sum(peer.status in ("alive", "suspect") for peer in snapshot.peers)
+    if not yes:
+        machines = "1 other machine stays" if others == 1 else f"{others} other machines stay"
+        say(f"{machines} in {clean(mesh.name) or 'the mesh'}, without the models of this node.")
+        if mesh.founder:
+            say("This node founded it: its key, which may revoke any member, is deleted here.")
+        if not confirmed("To come back, this node needs a new invite. Leave?"):
+            return None
+    return await client.act("leave")
+
+
+def confirmed(question: str) -> bool:
+    """Asks; only a y or yes is one. Raises ConfigError when nobody can answer."""
+    say(f"{question} [y/N]")
+    answer = sys.stdin.readline()
+    if not answer:
+        raise ConfigError("Nobody is there to answer.", hint="Give --yes to go on without asking.")
+    if answer.strip().lower() in ("y", "yes"):
+        return True
+    say("Nothing was changed.")
+    return False
