@@ -1,10 +1,7 @@
-"""The commands around invites and members, against a node that the test plays."""
+"""`meshllm invite` and `meshllm join`, against a node that the test plays."""
 
 import asyncio
-import contextlib
-import os
 import stat
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -18,101 +15,13 @@ from meshllm_core.cli.invite import span, words
 from meshllm_core.cli.picture import read_token_from_picture
 from meshllm_core.discovery import qr
 from meshllm_core.discovery.token import compact, encode
-from meshllm_core.errors import ConfigError, ExitCode, MeshError, NotPermitted
-from meshllm_core.node.store import EventStore
+from meshllm_core.errors import ConfigError, ExitCode, NotPermitted
 from meshllm_core.paths import Paths
 from meshllm_core.state import mesh_events as ev
 from meshllm_core.state.snapshot import JoinView
-from tests.api.manage.conftest import Node
-from tests.cli.conftest import COMMAND, Result, command, playing
+from tests.cli.conftest import Result, command, playing
+from tests.cli.mesh_stub import Mesh, on_terminal
 from tests.discovery.test_token import INVITE, TOKEN
-
-OWN = "ab" * 32
-OTHER = "cd" * 32
-MESH = "ef" * 32
-ESCAPE = "\x1b[31m"
-
-
-class Mesh:
-    """Plays the mesh's actions: remembers what was asked, and tells in events what a node would."""
-
-    def __init__(self, node: Node) -> None:
-        self.store: EventStore = node.backend.store
-        self.asked: list[tuple[str, dict[str, object]]] = []
-        self.ends: ev.JoinEnded | None = ev.JoinEnded(at=9.0, joined=True, message="This node is in den.")
-        self.failing: ev.JoinStep | None = None
-        self.error: MeshError | None = None
-        node.backend.act = self.act  # type: ignore[method-assign]
-
-    async def act(self, name: str, arguments: dict[str, object]) -> dict[str, object]:
-        self.asked.append((name, arguments))
-        if self.error is not None:
-            raise self.error
-        if name == "invite":
-            return {"token": TOKEN, "id": "0011223344", "role": "host", "uses": 1, "expires_at": 1.8e9}
-        if name == "join":
-            self.joining = asyncio.create_task(self._join())
-            return {"status": "joining"}
-        if name == "revoke":
-            return {"revoked": ["attic", "shed"], "done": bool(arguments.get("confirm"))}
-        return {"status": "left"}
-
-    async def _join(self) -> None:
-        self.store.append(ev.JoinStarted(at=8.0 + len(self.asked), how="by invite"))
-        for step in ev.JOIN_STEPS:
-            status: ev.StepStatus = "failed" if step == self.failing else "passed"
-            self.store.append(ev.JoinStepped(at=8.0, step=step, status="running"))
-            await asyncio.sleep(0.01)
-            self.store.append(ev.JoinStepped(at=8.0, step=step, status=status, detail=f"{ESCAPE}{step} seen"))
-            if status == "failed":
-                break
-        if self.ends is not None:
-            self.store.append(self.ends)
-
-    def enter(self) -> None:
-        """The node becomes a member of a mesh with another one, and has made an invite."""
-        self.store.append(ev.IdentityLoaded(at=1.0, node=OWN, storage="file"))
-        self.store.append(
-            ev.MeshEntered(
-                at=2.0,
-                mesh=MESH,
-                name="den",
-                role="host",
-                founder=True,
-                may_invite=True,
-                port=4400,
-                discovery="mdns",
-            )
-        )
-        self.store.append(ev.PeerUpdated(at=3.0, peer=_peer()))
-        row = ev.InviteRow(
-            id="0011223344",
-            role="client",
-            uses=0,
-            used=1,
-            created_at=1.0,
-            expires_at=0.0,
-            created_by=OWN,
-            state="open",
-            used_by=(f"sh{ESCAPE}ed",),
-        )
-        self.store.append(ev.InvitesChanged(at=4.0, invites=(row,)))
-
-
-def _peer() -> ev.PeerRow:
-    return ev.PeerRow(
-        node=OTHER,
-        name=f"sh{ESCAPE}ed",
-        status="suspect",
-        role="client",
-        since=1.0,
-        version="0.2.0",
-        path="tls",
-        rtt_ms=1.25,
-        reach="outgoing_only",
-        detail="Its clock is two hours behind.",
-        owner="verified 3fa9",
-    )
 
 
 @pytest.fixture
@@ -176,7 +85,7 @@ async def test_on_a_terminal_the_code_is_whole_or_not_drawn(
     mesh: Mesh, paths: Paths, lines: int, colour: bool, border: int | None
 ) -> None:
     environ = {} if colour else {"NO_COLOR": "1"}
-    out = await asyncio.to_thread(_on_terminal, ("invite", "--qr"), lines, environ)
+    out = await asyncio.to_thread(on_terminal, ("invite", "--qr"), lines, environ)
     code = qr.matrix(compact(TOKEN))
     if border is None:
         assert "too small" in out
@@ -184,32 +93,6 @@ async def test_on_a_terminal_the_code_is_whole_or_not_drawn(
     else:
         drawn = qr.ansi_blocks(code, quiet=border) if colour else qr.half_blocks(code, quiet=border)
         assert "\n".join(drawn) in out.replace("\r\n", "\n")
-
-
-def _on_terminal(arguments: tuple[str, ...], lines: int, environ: dict[str, str]) -> str:
-    """What a terminal of 80 columns gets to show from a command."""
-    import fcntl
-    import pty
-    import struct
-    import termios
-
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, 80, 0, 0))
-    program = subprocess.Popen(
-        [*COMMAND, *arguments],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env={**os.environ, "TERM": "xterm", "PYTHONIOENCODING": "utf-8", **environ},
-    )
-    os.close(theirs)
-    shown = b""
-    with contextlib.suppress(OSError):
-        while piece := os.read(ours, 65_536):
-            shown += piece
-    os.close(ours)
-    program.wait(30)
-    return shown.decode()
 
 
 @pytest.mark.parametrize(
@@ -282,7 +165,7 @@ async def test_what_the_node_refuses_at_once_is_told(mesh: Mesh) -> None:
 
 
 async def test_a_terminal_sees_what_is_being_tried(mesh: Mesh) -> None:
-    shown = await asyncio.to_thread(_on_terminal, ("join", TOKEN), 24, {})
+    shown = await asyncio.to_thread(on_terminal, ("join", TOKEN), 24, {})
     assert "\r\x1b[K… clock\r\x1b[K✓ clock: " in shown
     assert shown.endswith("This node is in den.\r\n")
 
@@ -327,77 +210,6 @@ async def test_the_invite_comes_from_a_file_a_picture_or_stdin(mesh: Mesh, tmp_p
     assert (await command("join", "-", stdin=TOKEN)).code == 0
     assert (await command("join", *TOKEN.replace("-", " ").split())).code == 0
     assert mesh.asked == [("join", {"token": TOKEN})] * 6
-
-
-# members, invites, revoke, leave ---------------------------------------------------------------------
-
-
-async def test_members_are_listed_with_how_they_are_reached(mesh: Mesh) -> None:
-    mesh.enter()
-    result = await command("members")
-    heads, own, other, _, detail = result.out.splitlines()
-    assert heads.split()[:3] == ["NAME", "ID", "STATUS"]
-    assert own.startswith("attic (this node)  ababababab  there")
-    assert "tiny" in own
-    for word in ("sh\ufffd[31med", "cdcdcdcdcd", "does not answer", "client", "1.2 ms", "tls", "0.2.0"):
-        assert word in other
-    assert "it reaches us only" in other
-    assert "verified 3fa9" in other
-    assert detail == "sh\ufffd[31med: Its clock is two hours behind."
-    document = (await command("members", "--json")).document
-    assert (document["mesh"]["name"], document["node"], document["peers"][0]["node"]) == ("den", OWN, OTHER)
-
-
-async def test_invites_are_listed(mesh: Mesh) -> None:
-    mesh.enter()
-    line = (await command("invites")).out.splitlines()[1]
-    assert line.split() == [
-        *("0011223344", "open", "client", "1", "of", "any", "number", "never", "this", "node"),
-        "sh\ufffd[31med",
-    ]
-    assert (await command("invites", "--json")).document["invites"][0]["id"] == "0011223344"
-
-
-@pytest.mark.parametrize("arguments", [("members",), ("invites",), ("revoke", "abcdef"), ("leave", "--yes")])
-async def test_a_node_by_itself_has_none_of_it(mesh: Mesh, arguments: tuple[str, ...]) -> None:
-    result = await command(*arguments, "--json")
-    assert (result.code, result.out, mesh.asked) == (ExitCode.MESH, "", [])
-    assert "meshllm invite" in result.err
-
-
-async def test_revoking_asks_with_the_list_of_who_goes(mesh: Mesh) -> None:
-    mesh.enter()
-    refused = await command("revoke", "cdcdcd", stdin="n\n")
-    assert (refused.code, refused.out) == (ExitCode.INTERRUPTED, "")
-    assert "attic, shed" in refused.err
-    assert mesh.asked == [("revoke", {"target": "cdcdcd"})]
-    agreed = await command("revoke", "cdcdcd", stdin="y\n")
-    assert (agreed.code, agreed.out) == (0, "Revoked: attic, shed.\n")
-    assert mesh.asked[-1] == ("revoke", {"target": "cdcdcd", "confirm": True})
-
-
-async def test_a_member_may_be_named(mesh: Mesh) -> None:
-    mesh.enter()
-    result = await command("revoke", f"SH{ESCAPE}ed", "--yes", "--json")
-    assert result.document == {"revoked": ["attic", "shed"], "done": True}
-    assert mesh.asked == [("revoke", {"target": OTHER, "confirm": True})]
-    mesh.store.append(ev.PeerUpdated(at=5.0, peer=_peer_named_alike()))
-    several = await command("revoke", f"sh{ESCAPE}ed", "--yes")
-    assert (several.code, "2 members" in several.err) == (ExitCode.USAGE, True)
-
-
-def _peer_named_alike() -> ev.PeerRow:
-    return ev.PeerRow(node="12" * 32, name=f"sh{ESCAPE}ed", status="alive", role="host", since=1.0)
-
-
-async def test_leaving_asks_and_says_what_it_means(mesh: Mesh) -> None:
-    mesh.enter()
-    nobody = await command("leave")
-    assert (nobody.code, nobody.out, mesh.asked) == (ExitCode.USAGE, "", [])
-    assert "--yes" in nobody.err
-    assert "This node founded it" in nobody.err
-    assert (await command("leave", stdin="yes\n")).out == "This node has left the mesh.\n"
-    assert mesh.asked == [("leave", {})]
 
 
 # camera ----------------------------------------------------------------------------------------------
