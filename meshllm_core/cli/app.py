@@ -24,6 +24,7 @@ COMMANDS = {
     "revoke": "meshllm_core.cli.revoke:revoke",
     "leave": "meshllm_core.cli.revoke:leave",
     "id": "meshllm_core.cli.identity:identity",
+    "owner": "meshllm_core.cli.owner:app",
     "discover": "meshllm_core.cli.discover:discover",
     "public": "meshllm_core.cli.public:app",
     "gpus": "meshllm_core.cli.gpus:gpus",
