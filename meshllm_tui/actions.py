@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-Place = Literal["anywhere", "home", "node", "models", "chat", "log"]
+Place = Literal["anywhere", "home", "node", "models", "chat", "log", "mesh"]
 
 PLACES: dict[Place, str] = {
     "anywhere": "Anywhere",
@@ -16,6 +16,7 @@ PLACES: dict[Place, str] = {
     "models": "Models",
     "chat": "Chat",
     "log": "Log",
+    "mesh": "Mesh",
 }
 
 
@@ -35,7 +36,8 @@ class Action:
     """One or two words, for the footer."""
     help: str
     """One sentence, for help, tool tip and palette."""
-    footer: bool = True
+    footer: bool | Place = True
+    """Whether the line at the bottom shows it: wherever its key works, only in one pane, or never."""
     palette: bool = True
     """Whether it makes sense to call it from the palette."""
     priority: bool = False
@@ -57,6 +59,8 @@ def _table() -> Iterator[Action]:
     yield a("anywhere", "stop_node", "", "", "Stop", "Stop the node and leave; asks first.", footer=False)
     yield a("home", "load", "l,f2", "l, F2", "Load", "Load a model: by name, file or repository.")
     yield a("home", "write", "i,f3", "i, F3", "Write", "Go to the chat's prompt.", footer=False)
+    yield a("home", "invite", "v", "v", "Invite", "Invite a machine: token and QR code.", footer="mesh")
+    yield a("home", "join", "J", "J", "Join", "Join a mesh with an invite.", footer="mesh")
     yield a(
         "home", "copy_endpoint", "e", "e", "Copy URL", "Copy the endpoint's URL for a chat app.", footer=False
     )
@@ -75,7 +79,9 @@ def _table() -> Iterator[Action]:
     yield a("home", "go_models", "2", "2", "Models", "Go to the models.", footer=False)
     yield a("home", "go_chat", "3", "3", "Chat", "Go to the chat.", footer=False)
     yield a("home", "go_log", "4", "4", "Log", "Go to the log.", footer=False)
+    yield a("home", "go_mesh", "5", "5", "Mesh", "Go to the mesh.", footer=False)
     yield a("node", "copy", "y", "y", "Copy", "Copy what the node pane says.")
+    yield a("node", "copy_id", "c", "c", "Copy id", "Copy this node's id.")
     yield a("models", "use", "enter", "Enter", "Chat", "Chat with the chosen model.")
     yield a("models", "unload", "u,delete", "u, Del", "Unload", "Unload the chosen model; asks first.")
     yield a("models", "retry", "r", "r", "Retry", "Load the chosen model again after it failed.")
@@ -89,6 +95,12 @@ def _table() -> Iterator[Action]:
     yield a("log", "follow", "f", "f", "Follow", "Go to the newest line and stay there.")
     yield a("log", "copy", "y", "y", "Copy", "Copy the chosen line.")
     yield a("log", "copy_all", "Y", "Shift+Y", "Copy all", "Copy the whole log.")
+    yield a("mesh", "details", "enter", "Enter", "More", "Show all that is known of the chosen member.")
+    yield a("mesh", "revoke", "x", "x", "Revoke", "Revoke the chosen member; lists who goes, and asks first.")
+    yield a("mesh", "forget", "d,delete", "d, Del", "Forget", "Stop listing the chosen member that is gone.")
+    yield a("mesh", "public", "P", "P", "Public", "List the mesh publicly, or take it back; asks first.")
+    yield a("mesh", "leave_mesh", "L", "L", "Leave mesh", "Leave the mesh; asks first.", footer=False)
+    yield a("mesh", "copy", "y", "y", "Copy", "Copy the chosen member's id.", footer=False)
 
 
 ACTIONS: tuple[Action, ...] = tuple(_table())
@@ -99,6 +111,7 @@ EXTRA_HELP: tuple[tuple[Place, str, str], ...] = (
     ("anywhere", "Esc", "One step back: stop an answer, close a dialog."),
     ("models", "↑ ↓ j k", "Choose a row; Home, End, Page Up and Page Down too."),
     ("log", "↑ ↓ j k", "Choose a line; Home, End, Page Up and Page Down too."),
+    ("mesh", "↑ ↓ j k", "Choose a member; Home, End, Page Up and Page Down too."),
     ("chat", "Enter", "In the prompt: send. Shift+Enter or Ctrl+J starts a new line."),
     ("chat", "Page Up, Page Down", "Scroll the conversation, from the prompt too."),
 )

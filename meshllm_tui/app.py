@@ -19,6 +19,7 @@ from meshllm_tui.actions import Action
 from meshllm_tui.bridge import Throttle
 from meshllm_tui.commands import RegistryCommands
 from meshllm_tui.connect import open_client
+from meshllm_tui.join_source import DecodePicture
 from meshllm_tui.keys import bindings_of
 from meshllm_tui.messages import SnapshotChanged
 from meshllm_tui.screens.ask import AskScreen
@@ -44,6 +45,7 @@ class MeshApp(App[int]):
         "styles/base.tcss",
         "styles/home.tcss",
         "styles/dialogs.tcss",
+        "styles/mesh.tcss",
         "styles/help.tcss",
         "styles/small.tcss",
     ]
@@ -59,6 +61,7 @@ class MeshApp(App[int]):
         started_by_us: bool = False,
         ended: Callable[[], bool] | None = None,
         theme: str = DEFAULT_THEME,
+        decode_picture: DecodePicture | None = None,
         wall: Callable[[], float] = time.time,
     ) -> None:
         # With colours off, Textual would otherwise turn its colours into greys too close to the ground.
@@ -75,7 +78,7 @@ class MeshApp(App[int]):
             started_by_us=started_by_us,
             wall=wall,
         )
-        self.home = HomeScreen(self.session)
+        self.home = HomeScreen(self.session, decode_picture)
 
     def get_default_screen(self) -> Screen[Any]:
         """The home screen is the first thing painted."""
@@ -106,7 +109,9 @@ class MeshApp(App[int]):
         self._throttle.stop()
 
     def _pass_on(self) -> None:
-        self.home.post_message(SnapshotChanged(self.session.view()))
+        view = self.session.view()
+        for screen in self.screen_stack:
+            screen.post_message(SnapshotChanged(view))
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         """A fault in the link must not end the dashboard: say so, and follow the node again."""
@@ -192,14 +197,16 @@ def run(
     token_file: Path,
     started_by_us: bool,
     ended: Callable[[], bool] | None = None,
+    decode_picture: DecodePicture | None = None,
 ) -> int:
     """Show the dashboard until a person leaves it: 0 when the node is to stay, 10 when it is to be stopped.
 
     Paints at once; the node may still be starting (`started_by_us` says that it was started for this).
     Where `ended` says that it ended before it ever answered, there is nothing to wait for: 0 at once.
+    `decode_picture` reads the QR code in a picture, for the join box.
     1 when the dashboard itself failed; its traceback is then on the terminal.
     """
     open_node = partial(open_client, console_url, api_url, token_file)
-    app = MeshApp(open_node, started_by_us=started_by_us, ended=ended)
+    app = MeshApp(open_node, started_by_us=started_by_us, ended=ended, decode_picture=decode_picture)
     result = app.run()
     return result if result is not None else (app.return_code or NODE_STAYS)

@@ -32,7 +32,9 @@ class RegistryCommands(Provider):
         for action in ACTIONS:
             if action.palette:
                 where = (
-                    f"{PLACES[action.place]}: " if action.place in ("node", "models", "chat", "log") else ""
+                    f"{PLACES[action.place]}: "
+                    if action.place in ("node", "models", "chat", "log", "mesh")
+                    else ""
                 )
                 title = f"{where}{action.help.rstrip('.')}"
                 yield _Command(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from meshllm_core.errors import MeshError
-from meshllm_tui.cleaning import clean
+from meshllm_tui.cleaning import clean, one_line
 from meshllm_tui.present import Line, Span, line, muted
 from meshllm_tui.units import count, milliseconds, number
 
@@ -33,6 +33,8 @@ class Answer:
     """One reply and its figures."""
 
     model: str
+    served_by: str = ""
+    """Name of the other member that computed it; empty: the node itself."""
     state: AnswerState = "waiting"
     text: str = ""
     reasoning: str = ""
@@ -63,6 +65,7 @@ class Answer:
             self.state = "streaming"
             self.text += clean(delta.text, ANSWER_LIMIT)
             self.reasoning += clean(delta.reasoning, ANSWER_LIMIT)
+        self.served_by = one_line(delta.served_by, 40) or self.served_by
         self.finish_reason = delta.finish_reason or self.finish_reason
         self.completion_tokens = delta.completion_tokens or self.completion_tokens
 
@@ -87,6 +90,8 @@ class Answer:
             words.append(f"{number(self.tokens_per_second)} tok/s")
         if self.first_at:
             words.append(f"first token {milliseconds(self.first_token_ms)}")
+        if self.served_by:
+            words.append(f"by {self.served_by}")
         if self.state == "streaming":
             words.append("Esc stops it")
         if self.finish_reason == "length":

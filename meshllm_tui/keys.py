@@ -12,7 +12,7 @@ def bindings_of(*places: Place) -> list[BindingType]:
             key,
             action.method,
             action.label,
-            show=action.footer,
+            show=action.footer is not False,
             key_display=shown,
             priority=action.priority,
             tooltip=action.help,

@@ -23,6 +23,7 @@ def run(
     token_file: Path,
     started_by_us: bool,
     ended: Callable[[], bool] | None = None,
+    decode_picture: Callable[[Path], str] | None = None,
 ) -> int:
     """Show the dashboard until a person leaves it; see `meshllm_tui.app.run`, which this calls."""
     terminal = sys.__stderr__
@@ -41,6 +42,7 @@ def run(
         token_file=token_file,
         started_by_us=started_by_us,
         ended=ended,
+        decode_picture=decode_picture,
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from meshllm_core.state.events import NoticeLevel
-from meshllm_core.state.snapshot import ModelStatus, ModelView, NodeSnapshot, NodeState, Notice
+from meshllm_core.state.snapshot import ModelStatus, NodeSnapshot, NodeState, Notice
 from meshllm_tui.cleaning import clean, one_line
 from meshllm_tui.units import duration
 
@@ -120,14 +120,16 @@ def waiting_lines(view: NodeView) -> tuple[Line, ...]:
     return tuple(lines)
 
 
-def status_line(view: NodeView) -> Line:
-    """The one line at the top: who, in what state, where."""
+def status_line(view: NodeView, mesh: Line = ()) -> Line:
+    """The one line at the top: who, in what state, in which mesh, where."""
     name = Span("meshllm", "strong")
     if view.snapshot is None:
         return line(name, "  ", *link_words(view))
     shown = NODE_STATES[view.snapshot.node_state]
     parts = [name, Span("  "), Span(one_line(view.snapshot.name, 40) or "this node"), Span("  ")]
     parts.append(shown.span if view.link == "live" else link_words(view)[0])
+    if mesh:
+        parts += [Span("  "), *mesh]
     if view.snapshot.api_url:
         parts += [Span("  "), muted(endpoint(view.snapshot))]
     return tuple(parts)
@@ -151,8 +153,8 @@ def error_lines(message: str, hint: str) -> tuple[Line, ...]:
     return tuple(lines)
 
 
-def chat_note(view: NodeView, model: ModelView | None, talked: bool) -> tuple[Line, ...]:
-    """What the chat says besides its turns: what is missing, or how to begin."""
+def chat_note(view: NodeView, model: str | None, talked: bool) -> tuple[Line, ...]:
+    """What the chat says besides its turns: what is missing, or how to begin. `model` answers."""
     if view.snapshot is None:
         return waiting_lines(view)
     if view.link != "live":
@@ -162,7 +164,7 @@ def chat_note(view: NodeView, model: ModelView | None, talked: bool) -> tuple[Li
         return ()
     if model is not None:
         return (
-            line("Ask ", Span(one_line(model.id, 80), "strong"), " something."),
+            line("Ask ", Span(one_line(model, 80), "strong"), " something."),
             line(muted("Press "), Span("i", "accent"), muted(" to write, Enter sends.")),
         )
     models = view.snapshot.models

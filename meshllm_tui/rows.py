@@ -5,6 +5,7 @@ import time
 from meshllm_core.state.events import Device
 from meshllm_core.state.snapshot import ModelView, NodeSnapshot, Notice
 from meshllm_tui.cleaning import cells, fit, one_line
+from meshllm_tui.node_rows import LABEL, fact, mesh_facts, routed_facts
 from meshllm_tui.present import (
     LEVELS,
     MODEL_STATES,
@@ -30,9 +31,6 @@ from meshllm_tui.units import (
     sizes,
 )
 
-_LABEL = 9
-"""Cells of the label column in the node pane."""
-
 
 def node_lines(view: NodeView, width: int) -> tuple[Line, ...]:
     """The node pane, `width` cells wide."""
@@ -47,41 +45,41 @@ def node_lines(view: NodeView, width: int) -> tuple[Line, ...]:
     if view.link != "live":
         lines.append(link_words(view))
     lines += [
-        _fact("Endpoint", Span(endpoint(snapshot), "accent")),
-        _fact("Console", Span(one_line(snapshot.console_url, 200))),
+        fact("Endpoint", Span(endpoint(snapshot), "accent")),
+        fact("Console", Span(one_line(snapshot.console_url, 200))),
     ]
     if snapshot.memory_total:
         lines.append(_memory(snapshot.memory_free, snapshot.memory_total, width))
     else:
-        lines.append(_fact("Memory", muted("not measured yet")))
+        lines.append(fact("Memory", muted("not measured yet")))
     if snapshot.cpu:
         threads = count(snapshot.threads, "thread")
-        room = max(width - _LABEL - len(threads) - 2, 8)
-        lines.append(_fact("CPU", Span(fit(snapshot.cpu, room)), muted(f", {threads}")))
+        room = max(width - LABEL - len(threads) - 2, 8)
+        lines.append(fact("CPU", Span(fit(snapshot.cpu, room)), muted(f", {threads}")))
     lines += [_device(device, width) for device in snapshot.devices if device.kind != "cpu"][:8]
     running = sum(1 for request in snapshot.requests if request.status == "running")
     served = sum(model.requests_served for model in snapshot.models)
-    lines.append(_fact("Requests", Span(f"{running} running"), muted(f", {served:,} served")))
-    lines.append(_fact("Version", muted(f"{one_line(snapshot.version, 20)}, process {snapshot.pid}")))
+    lines.append(fact("Requests", Span(f"{running} running"), muted(f", {served:,} served")))
+    lines += routed_facts(snapshot, width)
+    lines += mesh_facts(snapshot, width)
+    lines.append(fact("Version", muted(f"{one_line(snapshot.version, 20)}, process {snapshot.pid}")))
     return tuple(lines)
 
 
-def _fact(label: str, *value: Span) -> Line:
-    return (muted(label.ljust(_LABEL)), *value)
-
-
 def _memory(free: int, total: int, width: int) -> Line:
-    words = f" {size(free)} free of {size(total)}"
-    filled, empty = bar(1 - free / total, min(width - _LABEL - len(words), 16))
-    return _fact(
-        "Memory", Span(filled, "accent"), muted(empty), Span(words if filled or empty else words.strip())
-    )
+    words = f"{size(free)} free of {size(total)}"
+    room = width - LABEL
+    if cells(words) > room:
+        words = f"{sizes(free, total)} free"
+    filled, empty = bar(1 - free / total, min(room - cells(words) - 1, 16))
+    gap = " " if filled or empty else ""
+    return fact("Memory", Span(filled, "accent"), muted(empty), Span(gap + words))
 
 
 def _device(device: Device, width: int) -> Line:
     free = f", {size(device.memory_free)} free"
     name = f"{device.name} {device.description}"
-    return _fact("Device", Span(fit(name, max(width - _LABEL - len(free), 8))), muted(free))
+    return fact("Device", Span(fit(name, max(width - LABEL - len(free), 8))), muted(free))
 
 
 def empty_models(view: NodeView) -> tuple[Line, ...]:

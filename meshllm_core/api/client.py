@@ -65,7 +65,7 @@ class ChatDelta:
     model: str = ""
     """The model that answered."""
     served_by: str = ""
-    """Name of the node that computed it, where the node says so."""
+    """Name of the other member that computed it; empty: the node that was asked."""
     timings: Mapping[str, float] = field(default_factory=dict)
     """The node's own figures, in milliseconds and tokens per second."""
 
@@ -325,5 +325,5 @@ def _chat_delta(event: ServerEvent) -> ChatDelta:
 
 def _served_by(chunk: Mapping[str, Any]) -> str:
     told = chunk.get("meshllm")
-    name = told.get("served_by") if isinstance(told, dict) else ""
+    name = told.get("served_by") if isinstance(told, dict) and told.get("route") == "mesh" else ""
     return name if isinstance(name, str) else ""

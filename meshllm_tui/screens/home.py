@@ -1,27 +1,33 @@
-"""The home screen: node, models, chat and log; as many side by side as the terminal has room for."""
+"""The home screen: mesh, node, models, chat and log; as many side by side as the terminal has room for."""
 
+from collections.abc import Coroutine
 from functools import partial
 
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
+from textual.geometry import Size
 from textual.screen import Screen
 from textual.widgets import Static
 from textual.worker import Worker, WorkerState
 
 from meshllm_core.errors import MeshError, describe
 from meshllm_core.ids import ModelId
-from meshllm_core.state.snapshot import ModelView
+from meshllm_tui.chat_models import ChatModel
 from meshllm_tui.cleaning import fit, one_line
+from meshllm_tui.join_source import DecodePicture
 from meshllm_tui.keys import bindings_of
+from meshllm_tui.mesh_words import mesh_status
 from meshllm_tui.messages import ActionDone, ActionFailed, SnapshotChanged
 from meshllm_tui.present import NodeView, endpoint, status_line
 from meshllm_tui.screens.ask import AskScreen
 from meshllm_tui.screens.load import LoadScreen
+from meshllm_tui.screens.mesh_desk import MeshDesk
 from meshllm_tui.session import Session
 from meshllm_tui.widgets.chat_pane import ChatPane
 from meshllm_tui.widgets.key_line import KeyLine
 from meshllm_tui.widgets.log_pane import LogPane
+from meshllm_tui.widgets.mesh_pane import MeshPane
 from meshllm_tui.widgets.models_pane import ModelsPane
 from meshllm_tui.widgets.node_pane import NodePane
 from meshllm_tui.widgets.styled import content
@@ -29,11 +35,15 @@ from meshllm_tui.widgets.tabs import PaneTabs
 
 WIDE, MEDIUM = 120, 80
 """Columns from which all panes, or two columns of panes, are shown."""
+TALL = 36
+"""Rows from which the mesh can have the keyboard and leave room for the others."""
 BREAKPOINTS: list[tuple[int, str]] | None = [(0, "-narrow"), (MEDIUM, "-medium"), (WIDE, "-wide")]
 """Classes that the screen has from so many columns."""
 TICK_SECONDS = 1.0
 
-Pane = NodePane | ModelsPane | ChatPane | LogPane
+Pane = NodePane | ModelsPane | ChatPane | LogPane | MeshPane
+NAMES = ("node", "models", "chat", "log", "mesh")
+"""The panes in the order of their numbers."""
 
 
 class HomeScreen(Screen[None]):
@@ -42,17 +52,19 @@ class HomeScreen(Screen[None]):
     BINDINGS = bindings_of("home")
     AUTO_FOCUS = ""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, decode_picture: DecodePicture | None = None) -> None:
         super().__init__()
         self._session = session
         self._view = session.view()
         self._active = "models"
         self._right = "chat"
+        self._desk = MeshDesk(self, session, decode_picture)
 
     def compose(self) -> ComposeResult:
         """Status line, tabs, panes, keys."""
         yield Static(id="status", markup=False)
         yield PaneTabs()
+        yield MeshPane()
         with Horizontal(id="panes"):
             with Vertical(id="left"):
                 yield NodePane()
@@ -76,6 +88,7 @@ class HomeScreen(Screen[None]):
             "models": ModelsPane,
             "chat": ChatPane,
             "log": LogPane,
+            "mesh": MeshPane,
         }
         return self.query_one(kinds[name])
 
@@ -85,7 +98,7 @@ class HomeScreen(Screen[None]):
         return self.query_one(ChatPane)
 
     @property
-    def ready_models(self) -> tuple[ModelView, ...]:
+    def ready_models(self) -> tuple[ChatModel, ...]:
         """Models that can chat now."""
         return self.chat.ready_models
 
@@ -96,32 +109,38 @@ class HomeScreen(Screen[None]):
 
     def _show(self, view: NodeView) -> None:
         self._view = view
-        status = content([status_line(view)])
+        mesh = mesh_status(view.snapshot) if view.snapshot and view.link == "live" else ()
+        status = content([status_line(view, mesh)])
         line = self.query_one("#status", Static)
         if line.content != status:
             line.update(status)
-        for name in ("node", "models", "chat", "log"):
+        for name in NAMES:
             self.pane(name).show(view)
 
     def on_resize(self, event: events.Resize) -> None:
         """Another size may show more panes or fewer."""
-        self._arrange(event.size.width)
+        self._arrange(event.size)
 
-    def _arrange(self, width: int = 0) -> None:
-        columns = width or self.app.size.width
-        for name in ("node", "models", "chat", "log"):
-            if columns >= WIDE:
+    def _arrange(self, size: Size | None = None) -> None:
+        columns, rows = size or self.app.size
+        active = self._active
+        alone = active == "mesh" and (columns < WIDE or rows < TALL)
+        beside = columns >= MEDIUM and not alone
+        for name in NAMES:
+            if columns >= WIDE and not alone:
                 shown = True
-            elif columns >= MEDIUM:
+            elif beside:
                 shown = name in ("node", "models", self._right)
             else:
-                shown = name == self._active
+                shown = name == active
             self.pane(name).display = shown
-        self.query_one("#left").display = columns >= MEDIUM or self._active in ("node", "models")
-        self.query_one("#right").display = columns >= MEDIUM or self._active in ("chat", "log")
+        self.query_one(MeshPane).stand(not alone)
+        self.query_one("#panes").display = not alone
+        self.query_one("#left").display = beside or active in ("node", "models")
+        self.query_one("#right").display = beside or active in ("chat", "log")
         tabs = self.query_one(PaneTabs)
-        tabs.display = columns < WIDE
-        tabs.mark(self._active)
+        tabs.display = columns < WIDE or alone
+        tabs.mark(active)
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """The pane with the keyboard is the active one."""
@@ -147,8 +166,7 @@ class HomeScreen(Screen[None]):
         self.go(event.pane)
 
     def _step(self, by: int) -> None:
-        names = ["node", "models", "chat", "log"]
-        self.go(names[(names.index(self._active) + by) % len(names)])
+        self.go(NAMES[(NAMES.index(self._active) + by) % len(NAMES)])
 
     def action_next_pane(self) -> None:
         """Go to the next pane."""
@@ -173,6 +191,23 @@ class HomeScreen(Screen[None]):
     def action_go_log(self) -> None:
         """Go to the log."""
         self.go("log")
+
+    def action_go_mesh(self) -> None:
+        """Go to the mesh."""
+        self.go("mesh")
+
+    def action_invite(self) -> None:
+        """Invite a machine."""
+        self._desk.invite()
+
+    def action_join(self) -> None:
+        """Join a mesh."""
+        self._desk.join()
+
+    def on_mesh_pane_wanted(self, event: MeshPane.Wanted) -> None:
+        """Something with the mesh, or with a member."""
+        event.stop()
+        self._desk.do(event.what, event.row)
 
     def action_write(self) -> None:
         """Go to the chat's prompt."""
@@ -211,7 +246,7 @@ class HomeScreen(Screen[None]):
             ask = AskScreen(f"Unload {fit(name, 40)}?", text, answers)
             self.app.push_screen(ask, partial(self._unload, model.id))
         elif event.what == "retry":
-            self._act("load", f"Loading {name} again.", model=model.ref)
+            self.act("load", f"Loading {name} again.", model=model.ref)
         elif model.status == "ready" and model.chat:
             self.use_model(model.id)
         else:
@@ -220,18 +255,25 @@ class HomeScreen(Screen[None]):
 
     def _unload(self, model: ModelId, answer: str | None) -> None:
         if answer == "unload":
-            self._act("unload", f"Unloaded {one_line(model, 80)}.", model=model)
+            self.act("unload", f"Unloaded {one_line(model, 80)}.", model=model)
 
-    def _act(self, name: str, done: str, **arguments: str) -> None:
-        self.run_worker(self._acting(name, done, **arguments), group="act", exit_on_error=False)
+    def act(self, name: str, done: str, /, **arguments: object) -> None:
+        """Ask the node for an action; `done` is said when it did it."""
+        self.run(name, self._acting(name, done, **arguments))
 
-    async def _acting(self, name: str, done: str, **arguments: str) -> None:
+    def run(self, what: str, asking: Coroutine[None, None, None]) -> None:
+        """Do something that asks the node; a refusal is told."""
+        self.run_worker(self._told(what, asking), group="act", exit_on_error=False)
+
+    async def _told(self, what: str, asking: Coroutine[None, None, None]) -> None:
         try:
-            await self._session.act(name, **arguments)
+            await asking
         except MeshError as error:
-            self.post_message(ActionFailed(name, error))
-        else:
-            self.post_message(ActionDone(done))
+            self.post_message(ActionFailed(what, error))
+
+    async def _acting(self, name: str, done: str, /, **arguments: object) -> None:
+        await self._session.act(name, **arguments)
+        self.post_message(ActionDone(done))
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         """A fault of the dashboard's own must not be silent."""

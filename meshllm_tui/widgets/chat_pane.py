@@ -13,8 +13,8 @@ from textual.worker import Worker, WorkerState
 
 from meshllm_core.errors import MeshError
 from meshllm_core.ids import ModelId
-from meshllm_core.state.snapshot import ModelView
 from meshllm_tui.bridge import Throttle
+from meshllm_tui.chat_models import ChatModel, chat_models
 from meshllm_tui.cleaning import one_line
 from meshllm_tui.conversation import TURNS_KEPT, Conversation, Turn, stream_answer
 from meshllm_tui.keys import bindings_of
@@ -41,6 +41,8 @@ class ChatPane(Vertical):
         self.border_title = Content("Chat")
         self._session = session
         self._view = NodeView()
+        self.ready_models: tuple[ChatModel, ...] = ()
+        """Models that can chat now, here or on another member."""
         self._conversation = Conversation()
         self._chosen: ModelId | None = None
         self._worker: Worker[None] | None = None
@@ -72,24 +74,20 @@ class ChatPane(Vertical):
         return self._worker is not None and self._worker.is_running
 
     @property
-    def ready_models(self) -> tuple[ModelView, ...]:
-        """Models that can chat now."""
-        models = self._view.snapshot.models if self._view.snapshot else ()
-        return tuple(model for model in models if model.status == "ready" and model.chat)
-
-    @property
-    def model(self) -> ModelView | None:
+    def model(self) -> ChatModel | None:
         """The model that answers: the chosen one while it is ready, else the first that is."""
         ready = self.ready_models
         return next((model for model in ready if model.id == self._chosen), ready[0] if ready else None)
 
     def show(self, view: NodeView) -> None:
         """Take note of the models; the turns do not depend on the node."""
+        if self._view.snapshot is not view.snapshot:
+            self.ready_models = chat_models(view.snapshot)
         self._view = view
         model = self.model
         others = f"  m: {len(self.ready_models)} models" if len(self.ready_models) > 1 else ""
-        subtitle = one_line(model.id, 60) + others if model else "no model"
-        lines = chat_note(view, model, bool(self._conversation.turns))
+        subtitle = one_line(model.words, 60) + others if model else "no model"
+        lines = chat_note(view, model.id if model else None, bool(self._conversation.turns))
         if (subtitle, lines) != self._shown:
             self._shown = (subtitle, lines)
             self.border_subtitle = Content(subtitle)
@@ -227,7 +225,7 @@ class ChatPane(Vertical):
 
     def action_pick_model(self) -> None:
         """Choose the model that answers."""
-        choices = [(str(model.id), one_line(model.id, 80)) for model in self.ready_models]
+        choices = [(str(model.id), model.words) for model in self.ready_models]
         self.app.push_screen(ChooseScreen("Which model answers?", choices), self._picked)
 
     def _picked(self, chosen: str | None) -> None:

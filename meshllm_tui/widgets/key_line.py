@@ -12,10 +12,13 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widget import Widget
 
+from meshllm_tui.actions import ACTIONS
 from meshllm_tui.cleaning import cells
 
 GAP = 2
 """Cells between two keys."""
+_ONLY_IN = {action.id: action.footer for action in ACTIONS if isinstance(action.footer, str)}
+"""The pane that a key is shown in, for keys that work elsewhere too."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +67,18 @@ class KeyLine(Widget):
         """The keys that fit, in order; the palette's key stands at the right where there is room."""
         bindings = self.screen.active_bindings
         found: dict[str, KeyHint] = {}
+        first: set[str] = set()
+        pane = self._pane()
         for _, binding, enabled, tip in bindings.values():
-            if binding.show and enabled and binding.action not in found:
+            wanted = binding.show and _ONLY_IN.get(binding.id or "", pane) == pane
+            if wanted and enabled and binding.action not in found:
                 shown = self.app.get_key_display(binding)
                 found[binding.action] = KeyHint(binding.key, shown, binding.description, tip)
+                if binding.id in _ONLY_IN:
+                    first.add(binding.action)
+        # What only this pane shows is what a person comes to it for.
+        own = [hint for action, hint in found.items() if action in first]
+        ordered = own + [hint for action, hint in found.items() if action not in first]
         placed: list[KeyHint] = []
         start, end = 1, self.size.width
         palette = bindings.get(self.app.COMMAND_PALETTE_BINDING)
@@ -76,11 +87,17 @@ class KeyLine(Widget):
             hint = KeyHint(binding.key, self.app.get_key_display(binding), "Palette", "Find any action.")
             end -= hint.width + 1
             placed.append(KeyHint(hint.key, hint.shown, hint.label, hint.tip, end))
-        for hint in found.values():
+        for hint in ordered:
             if start + hint.width + GAP <= end + GAP - 1:
                 placed.append(KeyHint(hint.key, hint.shown, hint.label, hint.tip, start))
                 start += hint.width + GAP
         return tuple(sorted(placed, key=lambda hint: hint.start))
+
+    def _pane(self) -> str:
+        """Id of the pane with the keyboard."""
+        focused = self.screen.focused
+        around = focused.ancestors_with_self if focused is not None else ()
+        return next((widget.id or "" for widget in around if widget.has_class("pane")), "")
 
     def render(self) -> RenderResult:
         """One line of keys and words."""

@@ -30,7 +30,8 @@ class NodePane(VerticalScroll):
     def show(self, view: NodeView) -> None:
         """Draw `view`, if it says anything new."""
         self._view = view
-        lines = node_lines(view, self.content_region.width or 40)
+        # The border, the padding and room for the scroll bar, so that lines fit when it comes.
+        lines = node_lines(view, max(self.outer_size.width - 5, 20))
         if lines != self._lines:
             self._lines = lines
             self.query_one("#node-facts", Static).update(content(lines))
@@ -47,3 +48,13 @@ class NodePane(VerticalScroll):
         """Copy what the pane says."""
         self.app.copy_to_clipboard(plain(self._lines))
         self.notify("Copied what the node pane says.", markup=False)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """There is an id to copy only when the node has told one."""
+        return action != "copy_id" or bool(self._view.snapshot and self._view.snapshot.node)
+
+    def action_copy_id(self) -> None:
+        """Copy the node's whole id."""
+        if self._view.snapshot is not None:
+            self.app.copy_to_clipboard(self._view.snapshot.node)
+            self.notify("Copied this node's id.", markup=False)

@@ -32,8 +32,8 @@ class KeyedList(OptionList):
 class RowList(KeyedList):
     """Rows of presented lines. Rows keep their place when only their words change."""
 
-    def __init__(self, id: str, title: str, *, divided: bool = False) -> None:
-        super().__init__(id=id, classes="pane", markup=False)
+    def __init__(self, id: str, title: str, *, divided: bool = False, classes: str = "pane") -> None:
+        super().__init__(id=id, classes=classes, markup=False)
         self.border_title = Content(title)
         self._divided = divided
         self._keys: tuple[str, ...] = ()

@@ -11,6 +11,7 @@ PANES: tuple[tuple[str, str], ...] = (
     ("models", "Models"),
     ("chat", "Chat"),
     ("log", "Log"),
+    ("mesh", "Mesh"),
 )
 
 

@@ -9,6 +9,7 @@ from meshllm_tui.keys import bindings_of
 from meshllm_tui.screens.home import HomeScreen
 from meshllm_tui.widgets.chat_pane import ChatPane
 from meshllm_tui.widgets.log_pane import LogPane
+from meshllm_tui.widgets.mesh_pane import MeshPane
 from meshllm_tui.widgets.models_pane import ModelsPane
 from meshllm_tui.widgets.node_pane import NodePane
 
@@ -19,6 +20,7 @@ OWNERS = {
     "models": ModelsPane,
     "chat": ChatPane,
     "log": LogPane,
+    "mesh": MeshPane,
 }
 UNSAFE = {"ctrl+b", "ctrl+a", "ctrl+s", "ctrl+o", "ctrl+space", "ctrl+c", "ctrl+enter", "ctrl+z"}
 """Keys that multiplexers, terminals and shells take, or that people expect to copy."""
@@ -37,7 +39,7 @@ def test_ids_are_unique() -> None:
     assert len({action.id for action in ACTIONS}) == len(ACTIONS)
 
 
-@pytest.mark.parametrize("place", ["node", "models", "chat", "log"])
+@pytest.mark.parametrize("place", ["node", "models", "chat", "log", "mesh"])
 def test_no_key_means_two_things_in_one_place(place: str) -> None:
     keys = [
         key
@@ -49,9 +51,13 @@ def test_no_key_means_two_things_in_one_place(place: str) -> None:
     assert len(keys) == len(set(keys))
 
 
-@pytest.mark.parametrize("place", ["node", "models", "chat", "log"])
+@pytest.mark.parametrize("place", ["node", "models", "chat", "log", "mesh"])
 def test_the_footer_has_at_most_eight_keys(place: str) -> None:
-    shown = [action for action in ACTIONS if action.footer and action.place in ("anywhere", "home", place)]
+    shown = [
+        action
+        for action in ACTIONS
+        if action.footer in (True, place) and action.place in ("anywhere", "home", place)
+    ]
     assert 4 <= sum(1 for action in shown if action.keys) <= 9
 
 

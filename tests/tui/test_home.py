@@ -11,7 +11,7 @@ from meshllm_tui.actions import ACTIONS
 from meshllm_tui.app import NODE_STAYS, STOP_NODE
 from meshllm_tui.screens.ask import AskScreen
 from meshllm_tui.screens.help import HelpScreen
-from meshllm_tui.screens.home import HomeScreen
+from meshllm_tui.screens.home import NAMES, HomeScreen
 from meshllm_tui.screens.load import LoadScreen
 from meshllm_tui.screens.small import SmallScreen
 from tests.tui.conftest import Screen, dashboard
@@ -19,7 +19,7 @@ from tests.tui.samples import BROKEN, SMALL, START, ScriptedClient, bare
 
 
 def visible(screen: Screen) -> list[str]:
-    return [name for name in ("node", "models", "chat", "log") if screen.app.home.pane(name).region.area]
+    return [name for name in NAMES if screen.app.home.pane(name).region.area]
 
 
 def pane_with_keyboard(screen: Screen) -> str:
@@ -30,7 +30,7 @@ def pane_with_keyboard(screen: Screen) -> str:
 
 async def test_paints_before_the_node_has_answered() -> None:
     async with dashboard(ScriptedClient(state=None), started_by_us=True) as screen:
-        assert screen.text.count("starting the node…") == 5, screen.text
+        assert screen.text.count("starting the node…") == 6, screen.text
         await screen.until(lambda: "? Help" in screen.text)
 
 
@@ -91,10 +91,10 @@ async def test_a_thousand_events_are_a_handful_of_repaints() -> None:
 async def test_tab_goes_round_the_panes() -> None:
     async with dashboard() as screen:
         seen = [pane_with_keyboard(screen)]
-        for _ in range(4):
+        for _ in range(5):
             await screen.press("tab")
             seen.append(pane_with_keyboard(screen))
-        assert seen == ["models", "chat", "log", "node", "models"]
+        assert seen == ["models", "chat", "log", "mesh", "node", "models"]
         await screen.press("shift+tab")
         assert pane_with_keyboard(screen) == "node"
 
@@ -102,7 +102,7 @@ async def test_tab_goes_round_the_panes() -> None:
 @pytest.mark.parametrize("size", [(60, 20), (80, 24), (120, 40)])
 async def test_numbers_go_to_panes_at_any_size(size: tuple[int, int]) -> None:
     async with dashboard(size=size) as screen:
-        for key, pane in (("1", "node"), ("2", "models"), ("4", "log"), ("3", "chat")):
+        for key, pane in (("1", "node"), ("2", "models"), ("4", "log"), ("5", "mesh"), ("3", "chat")):
             await screen.press(key)
             assert pane_with_keyboard(screen) == pane
             assert pane in visible(screen)
@@ -111,7 +111,7 @@ async def test_numbers_go_to_panes_at_any_size(size: tuple[int, int]) -> None:
 @pytest.mark.parametrize(
     ("size", "panes"),
     [
-        ((120, 40), ["node", "models", "chat", "log"]),
+        ((120, 40), ["node", "models", "chat", "log", "mesh"]),
         ((119, 40), ["node", "models", "chat"]),
         ((80, 24), ["node", "models", "chat"]),
         ((79, 24), ["models"]),

@@ -167,7 +167,7 @@ def test_hostile_fields_are_shown_as_harmless_text() -> None:
         model_card(view, snapshot, 40),
         model_card(ready_view, snapshot, 40),
         [status_line(live)],
-        chat_note(live, ready_view, False),
+        chat_note(live, ready_view.id, False),
     ):
         text = plain(lines)
         assert "[red]" in text

@@ -1,0 +1,119 @@
+"""The join checklist and the invites, in words. No Textual here."""
+
+from collections.abc import Iterator
+
+from meshllm_core.state.mesh_events import InviteRow, JoinStep, StepStatus
+from meshllm_core.state.snapshot import JoinLine, JoinView
+from meshllm_tui.cleaning import clean, fit, one_line
+from meshllm_tui.present import Line, Span, State, Tone, line, muted
+from meshllm_tui.units import duration
+
+STEP_STATES: dict[StepStatus, State] = {
+    "waiting": State("·", "waiting", "muted"),
+    "running": State("◌", "running", "accent"),
+    "passed": State("✓", "passed", "ok"),
+    "failed": State("✗", "failed", "bad"),
+    "skipped": State("–", "skipped", "muted"),
+}
+STEP_NAMES: dict[JoinStep, str] = {
+    "token": "Token",
+    "interface": "Network",
+    "address": "Address",
+    "identity": "Identity",
+    "version": "Version",
+    "clock": "Clock",
+    "admission": "Admission",
+    "reachability": "Reachability",
+}
+INVITE_STATES: dict[str, State] = {
+    "open": State("●", "open", "ok"),
+    "used_up": State("✓", "used up", "muted"),
+    "expired": State("○", "expired", "muted"),
+    "revoked": State("✗", "revoked", "bad"),
+}
+_STEP, _STATE = 13, 9
+GROUP = 8
+"""Characters between two dashes of a token."""
+
+
+def checklist(view: JoinView, width: int) -> tuple[Line, ...]:
+    """Eight lines: glyph, what is checked, how that stands, what was found."""
+    return tuple(_step_line(each, width) for each in view.lines)
+
+
+def _step_line(each: JoinLine, width: int) -> Line:
+    state = STEP_STATES[each.status]
+    quiet = each.status in ("waiting", "skipped")
+    name = STEP_NAMES[each.step].ljust(_STEP)
+    detail = fit(each.detail, max(width - _STEP - _STATE - 2, 8))
+    return (
+        Span(f"{state.glyph} ", state.tone),
+        Span(name, "muted" if quiet else "plain"),
+        Span(state.word.ljust(_STATE), state.tone),
+        Span(detail, "bad" if each.status == "failed" else "muted" if quiet else "plain"),
+    )
+
+
+def ending(view: JoinView, wall: float) -> tuple[Line, ...]:
+    """How it ended and what to do next; while it runs, for how long it has."""
+    if view.state == "running":
+        return (
+            line(
+                Span("◌ joining…", "accent"),
+                muted(f"  {duration(wall - view.started_at)}; Esc lets it go on in the background"),
+            ),
+        )
+    tone: Tone = "ok" if view.state == "joined" else "bad"
+    words = clean(view.message, 1000).strip() or ("Joined." if view.state == "joined" else "It failed.")
+    lines = [line(Span(f"{'✓' if view.state == 'joined' else '✗'} {words}", tone))]
+    if view.hint:
+        lines.append(line(Span(clean(view.hint, 1000).strip())))
+    return tuple(lines)
+
+
+def invite_line(row: InviteRow, wall: float, width: int) -> Line:
+    """One invite of the list: state, for whom, how long still, uses."""
+    state = INVITE_STATES[row.state]
+    time = ""
+    if row.state == "open":
+        time = countdown(row.expires_at - wall) if row.expires_at > 0 else "no end"
+    head = f"{state.glyph} {state.word:<9}", f"{one_line(row.id, 10):<12}", f"{row.role:<8}", f"{time:<18}"
+    return line(
+        Span(head[0], state.tone),
+        Span(head[1], "strong"),
+        head[2],
+        muted(head[3]),
+        Span(fit(use_words(row), max(width - sum(map(len, head)), 8))),
+    )
+
+
+def use_words(row: InviteRow) -> str:
+    """How often it was used, and by whom where that is known."""
+    used = (
+        f"{row.used} of {row.uses} used" if row.uses else f"{row.used} used" if row.used else "not used yet"
+    )
+    names = ", ".join(one_line(name, 40) for name in row.used_by[:3])
+    more = f" and {len(row.used_by) - 3} more" if len(row.used_by) > 3 else ""
+    return f"{used} by {names}{more}" if names else used
+
+
+def countdown(seconds: float) -> str:
+    """The time that is left: to the second within the last hour."""
+    if seconds <= 0:
+        return "over"
+    if seconds < 3600:
+        minutes, rest = divmod(int(seconds), 60)
+        return f"{minutes}:{rest:02d} left"
+    return f"{duration(seconds)} left"
+
+
+def token_groups(token: str, width: int) -> Iterator[str]:
+    """The token in lines of whole groups, none wider than `width` where one group fits."""
+    head, colon, rest = token.partition(":")
+    groups = [group for group in rest.split("-") if group] if colon else [token]
+    if colon:
+        yield f"{head}:"
+    per_line = max((width + 1) // (GROUP + 1), 1)
+    for start in range(0, len(groups), per_line):
+        last = start + per_line >= len(groups)
+        yield "-".join(groups[start : start + per_line]) + ("" if last else "-")

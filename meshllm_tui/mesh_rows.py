@@ -1,0 +1,225 @@
+"""The mesh pane's rows: a line for each member, and all that is known of the chosen one. No Textual here."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from meshllm_core.state.mesh_events import PeerModel, PeerRow
+from meshllm_core.state.snapshot import MeshView, NodeSnapshot
+from meshllm_tui.cleaning import cells, fit, one_line
+from meshllm_tui.mesh_words import (
+    BOTH_WAYS,
+    OWN_STATE,
+    PEER_STATES,
+    member_name,
+    own_reach,
+    reach_words,
+    rtt_words,
+    short_id,
+    skew_words,
+    version_words,
+)
+from meshllm_tui.present import Line, NodeView, Span, Tone, line, muted, waiting_lines
+from meshllm_tui.units import UNKNOWN, duration, sizes
+
+TABLE_WIDTH = 96
+"""Cells from which a member is one line of a table; below, it is two lines."""
+OWN = "self"
+"""Key of this node's own row."""
+_NAME, _STATE, _ROLE, _RTT, _PATH, _MEMORY = 22, 13, 8, 16, 6, 18
+_MODELS_NAMED = 12
+_SORTED = {"alive": 0, "suspect": 0, "down": 1, "left": 2}
+_MINUTE = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What a row says, before it is laid out."""
+
+    name: str
+    state: Span
+    role: str
+    rtt: str
+    path: str
+    memory: str
+    models: str
+    notes: tuple[tuple[str, Tone], ...] = ()
+
+
+def empty_mesh(view: NodeView) -> tuple[Line, ...]:
+    """What the pane says of a node by itself."""
+    if view.snapshot is None:
+        return waiting_lines(view)
+    keys = (Span("v", "accent"), muted(" to invite a machine, "), Span("J", "accent"), muted(" to join one."))
+    return (line("This node is by itself. ", muted("Press "), *keys),)
+
+
+def header(width: int) -> Line:
+    """The names of the columns; empty where there is no table."""
+    if width < TABLE_WIDTH:
+        return ()
+    names = ("Member", _NAME), ("State", _STATE), ("Role", _ROLE), ("RTT", _RTT), ("Path", _PATH)
+    text = "".join(_pad(name, size) for name, size in (*names, ("Memory free", _MEMORY)))
+    return line(muted(text + "Models"))
+
+
+def sorted_peers(snapshot: NodeSnapshot) -> list[PeerRow]:
+    """The members by name, those that are gone last."""
+    return sorted(snapshot.peers, key=lambda row: _SORTED[row.status])
+
+
+class MemberRows:
+    """Makes the rows, and remembers each until its member changes: most of 200 members do not."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, tuple[PeerRow, tuple[object, ...], tuple[Line, ...]]] = {}
+
+    def rows(self, view: NodeView, width: int) -> tuple[list[str], list[tuple[Line, ...]]]:
+        """Keys and lines of all members, this node first. Needs a snapshot with a mesh."""
+        snapshot = view.snapshot
+        assert snapshot is not None
+        assert snapshot.mesh is not None
+        names = Counter(row.name for row in snapshot.peers)
+        names[snapshot.name] += 1
+        fresh: dict[str, tuple[PeerRow, tuple[object, ...], tuple[Line, ...]]] = {}
+        for row in sorted_peers(snapshot):
+            gone = int(view.wall - row.since) // _MINUTE if row.status in ("down", "left", "suspect") else 0
+            context = (width, names[row.name] > 1, snapshot.version, gone)
+            known = self._made.get(row.node)
+            if known is not None and known[0] is row and known[1] == context:
+                fresh[row.node] = known
+            else:
+                columns = _peer_columns(row, names[row.name] > 1, snapshot.version, view.wall)
+                fresh[row.node] = (row, context, _laid_out(columns, width))
+        self._made = fresh
+        own = _laid_out(_own_columns(snapshot, snapshot.mesh, names[snapshot.name] > 1), width)
+        return [OWN, *fresh], [own, *(lines for _, _, lines in fresh.values())]
+
+
+def _own_columns(snapshot: NodeSnapshot, mesh: MeshView, twin: bool) -> Columns:
+    ready = [str(model.id) for model in snapshot.models if model.status == "ready"]
+    coming = [f"{model.id} ({model.status})" for model in snapshot.models if model.status != "ready"]
+    reach, tone = own_reach(mesh)
+    return Columns(
+        name=_twin_name(one_line(snapshot.name, 64), snapshot.node, twin),
+        state=OWN_STATE.span,
+        role=mesh.role,
+        rtt=UNKNOWN,
+        path=UNKNOWN,
+        memory=sizes(snapshot.memory_free, snapshot.memory_total) if snapshot.memory_total else UNKNOWN,
+        models=_named(ready + coming),
+        notes=((reach, tone),) if tone == "warn" else (),
+    )
+
+
+def _peer_columns(row: PeerRow, twin: bool, own_version: str, wall: float) -> Columns:
+    gone = row.status in ("down", "left")
+    return Columns(
+        name=_twin_name(one_line(row.name, 64), row.node, twin),
+        state=PEER_STATES[row.status].span,
+        role=row.role,
+        rtt=rtt_words(row),
+        path=row.path or UNKNOWN,
+        memory=sizes(row.memory_free, row.memory_total) if row.memory_total and not gone else UNKNOWN,
+        models=UNKNOWN if gone else _named(model_words(row.models)),
+        notes=tuple(_notes(row, twin, own_version, wall)),
+    )
+
+
+def _twin_name(name: str, node: str, twin: bool) -> str:
+    """Two machines of one name are told apart by the beginning of their ids."""
+    return f"{fit(name, 12)} {short_id(node)}" if twin or not name else name
+
+
+def model_words(models: tuple[PeerModel, ...]) -> list[str]:
+    """Names of a node's models, those that answer first."""
+    ready = [model.id for model in models if model.status == "ready"]
+    return ready + [f"{one_line(model.id, 120)} (loading)" for model in models if model.status != "ready"]
+
+
+def _named(names: list[str]) -> str:
+    """The first names; how many more there are."""
+    shown = ", ".join(one_line(name, 120) for name in names[:_MODELS_NAMED])
+    more = len(names) - _MODELS_NAMED
+    return f"{shown}, {more:,} more" if more > 0 else shown or "no model"
+
+
+def _notes(row: PeerRow, twin: bool, own_version: str, wall: float) -> list[tuple[str, Tone]]:
+    """What is not as it should be, most important first."""
+    notes: list[tuple[str, Tone]] = []
+    if row.status != "alive" and wall > row.since > 0:
+        word = {"suspect": "does not answer since", "down": "stopped answering", "left": "said goodbye"}
+        ago = "" if row.status == "suspect" else " ago"
+        tone: Tone = "muted" if row.status == "left" else PEER_STATES[row.status].tone
+        notes.append((f"{word[row.status]} {duration(wall - row.since)}{ago}", tone))
+    reach = reach_words(row)
+    if reach and reach != BOTH_WAYS and row.status in ("alive", "suspect"):
+        notes.append((reach, "warn"))
+    others = (version_words(row, own_version), skew_words(row.clock_skew), one_line(row.detail, 300))
+    notes += [(words, "warn") for words in others if words]
+    if twin:
+        notes.append(("another member has this name", "muted"))
+    return notes
+
+
+def _laid_out(columns: Columns, width: int) -> tuple[Line, ...]:
+    lines = [_table_line(columns, width)] if width >= TABLE_WIDTH else list(_card(columns, width))
+    return (*lines, *_note_lines(columns.notes, width))
+
+
+def _table_line(columns: Columns, width: int) -> Line:
+    fixed = _NAME + _STATE + _ROLE + _RTT + _PATH + _MEMORY
+    return (
+        Span(_pad(columns.name, _NAME), "strong"),
+        Span(_pad(columns.state.text, _STATE), columns.state.tone),
+        Span(_pad(columns.role, _ROLE)),
+        Span(_pad(columns.rtt, _RTT)),
+        Span(_pad(columns.path, _PATH), "muted"),
+        Span(_pad(columns.memory, _MEMORY)),
+        Span(fit(columns.models, max(width - fixed, 8))),
+    )
+
+
+def _card(columns: Columns, width: int) -> tuple[Line, Line]:
+    """Two lines: who and how near; then what it has."""
+    link = columns.rtt if columns.path == UNKNOWN else f"{columns.rtt} {columns.path}"
+    right = _STATE + _ROLE + (_RTT if width >= 60 else 14)
+    name = _pad(columns.name, max(width - right, 10))
+    first = line(
+        Span(name, "strong"),
+        Span(_pad(columns.state.text, _STATE), columns.state.tone),
+        Span(_pad(columns.role, _ROLE)),
+        muted(fit(link, max(width - cells(name) - _STATE - _ROLE, 4))),
+    )
+    memory = "" if columns.memory == UNKNOWN else f"  {columns.memory} free"
+    models = fit(columns.models, max(width - cells(memory) - 2, 8))
+    return first, line("  ", Span(models), muted(memory))
+
+
+def _note_lines(notes: tuple[tuple[str, Tone], ...], width: int) -> list[Line]:
+    """Notes beside each other, on as many lines as they need; one that is too long alone is cut."""
+    rows: list[list[Span]] = []
+    left = 0
+    for words, tone in notes:
+        text = fit(words, width - 4)
+        if rows and cells(text) + 3 <= left:
+            rows[-1] += [muted(" · "), Span(text, tone)]
+            left -= 3 + cells(text)
+        else:
+            rows.append([muted("    " if rows else "  └ "), Span(text, tone)])
+            left = width - 4 - cells(text)
+    return [tuple(row) for row in rows]
+
+
+def _pad(text: str, width: int) -> str:
+    """A column: cut to leave a blank at its end, filled up to `width` cells."""
+    shown = fit(text, width - 1)
+    return shown + " " * (width - cells(shown))
+
+
+def admitted_words(row: PeerRow, snapshot: NodeSnapshot, wall: float) -> str:
+    """Who let a member in and until when."""
+    words = [f"by {member_name(snapshot, row.admitted_by)}"] if row.admitted_by else []
+    if row.expires_at > 0:
+        left = row.expires_at - wall
+        words.append(f"ends in {duration(left)}" if left > 0 else "has ended")
+    return ", ".join(words)

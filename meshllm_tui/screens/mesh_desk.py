@@ -1,0 +1,148 @@
+"""What a person does with the mesh: each question is asked first, then put to the node."""
+
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Protocol
+
+from textual.app import App
+
+from meshllm_core.api.schema_mesh import InviteAnswer
+from meshllm_core.state.mesh_events import PeerRow
+from meshllm_core.state.snapshot import MeshView
+from meshllm_tui.cleaning import fit, one_line
+from meshllm_tui.join_source import DecodePicture
+from meshllm_tui.mesh_words import mesh_name, name_of
+from meshllm_tui.screens.ask import AskScreen
+from meshllm_tui.screens.invite import InviteScreen
+from meshllm_tui.screens.join import JoinScreen
+from meshllm_tui.screens.member import MemberScreen
+from meshllm_tui.screens.public import Listing, PublicScreen
+from meshllm_tui.session import Session
+
+NAMED = 12
+"""Members that are named in a question; how many more there are is said."""
+
+
+class Home(Protocol):
+    """The home screen, as far as the mesh is concerned."""
+
+    @property
+    def app(self) -> App[object]:
+        """The dashboard."""
+
+    def go(self, name: str) -> None:
+        """Give the keyboard to a pane."""
+
+    def act(self, name: str, done: str, /, **arguments: object) -> None:
+        """Ask the node for an action; `done` is said when it did it."""
+
+    def run(self, what: str, asking: Coroutine[None, None, None]) -> None:
+        """Do something that asks the node; a refusal is told."""
+
+
+class MeshDesk:
+    """Opens the mesh's screens over the home screen."""
+
+    def __init__(self, home: Home, session: Session, decode_picture: DecodePicture | None) -> None:
+        self._home = home
+        self._session = session
+        self._decode_picture = decode_picture
+        self._tokens: dict[str, InviteAnswer] = {}
+
+    def invite(self) -> None:
+        """The invites."""
+        self._home.app.push_screen(InviteScreen(self._session, self._tokens))
+
+    def join(self) -> None:
+        """The join box, or the checklist of a join that runs."""
+        self._home.app.push_screen(JoinScreen(self._session, self._decode_picture), self._joined)
+
+    def _joined(self, result: str | None) -> None:
+        if result == "mesh":
+            self._home.go("mesh")
+
+    def do(self, what: str, row: PeerRow | None) -> None:
+        """Something that the mesh pane asks for."""
+        snapshot = self._session.snapshot
+        mesh = snapshot.mesh if snapshot is not None else None
+        if mesh is None:
+            return
+        if what == "leave_mesh":
+            self._leave(mesh)
+        elif what == "public":
+            self._public(mesh)
+        elif row is not None and what == "details":
+            self._home.app.push_screen(MemberScreen(self._session.view, row.node))
+        elif row is not None and what == "revoke":
+            self._home.run("revoke", self._revoke(row))
+        elif row is not None and what == "forget":
+            self._forget(row)
+
+    def _ask(self, question: str, text: str, yes: str, then: Callable[[], None]) -> None:
+        answers = (("cancel", "Cancel"), ("yes", yes))
+        self._home.app.push_screen(AskScreen(question, text, answers), partial(_if_yes, then))
+
+    def _leave(self, mesh: MeshView) -> None:
+        text = (
+            "This node goes on by itself: the others lose its models, and its apps lose theirs. "
+            "To come back it needs a new invite."
+        )
+        snapshot = self._session.snapshot
+        if mesh.founder and snapshot is not None and any(row.status == "alive" for row in snapshot.peers):
+            text += " The mesh stays for the others; members that may invite can go on doing so."
+        done = f"Left the mesh {mesh_name(mesh)}."
+        self._ask(
+            f"Leave the mesh {fit(mesh_name(mesh), 40)}?",
+            text,
+            "Leave it",
+            lambda: self._home.act("leave", done),
+        )
+
+    async def _revoke(self, row: PeerRow) -> None:
+        """The node knows who would go with it: it is asked before the person is."""
+        told = await self._session.act("revoke", target=row.node, confirm=False)
+        name = fit(name_of(row), 40)
+        names = told.get("revoked")
+        going = [one_line(str(each), 30) for each in names] if isinstance(names, list) else []
+        others = [each for each in going if each != one_line(row.name, 30)]
+        text = f"{name} is shut out: no member talks to it any more."
+        if others:
+            more = f" and {len(others) - NAMED} more" if len(others) > NAMED else ""
+            text += f"\n\nIt let others in, and they go with it: {', '.join(others[:NAMED])}{more}."
+        text += "\n\nTo come back, a machine needs a new invite."
+        done = f"Revoked {name}" + (f" and {len(others)} that it let in." if others else ".")
+        then = partial(self._home.act, "revoke", done, target=row.node, confirm=True)
+        self._ask(f"Revoke {name}?", text, "Revoke", then)
+
+    def _forget(self, row: PeerRow) -> None:
+        name = fit(name_of(row), 40)
+        text = "It is no longer listed here. It stays a member: when it comes back, it is listed again."
+        then = partial(self._home.act, "forget", f"{name} is no longer listed.", node=row.node)
+        self._ask(f"Forget {name}?", text, "Forget", then)
+
+    def _public(self, mesh: MeshView) -> None:
+        if mesh.publication in ("public", "publishing"):
+            text = (
+                "The listing goes from the relays within two minutes, and nobody new can join without an "
+                "invite. Clients that came in by the listing may stay until they leave or you revoke them."
+            )
+            then = partial(self._home.act, "public", "The mesh is private again.", on=False)
+            self._ask("Take the public listing back?", text, "Make it private", then)
+        else:
+            self._home.app.push_screen(PublicScreen(mesh), self._list)
+
+    def _list(self, listing: Listing | None) -> None:
+        if listing is not None:
+            self._home.act(
+                "public",
+                "The mesh is being listed.",
+                on=True,
+                name=one_line(listing.name) or None,
+                region=one_line(listing.region) or None,
+                max_clients=listing.max_clients,
+            )
+
+
+def _if_yes(then: Callable[[], None], answer: str | None) -> None:
+    if answer == "yes":
+        then()

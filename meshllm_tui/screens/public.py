@@ -1,0 +1,92 @@
+"""Listing the mesh publicly: what that changes, and the few words that are listed."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.widgets import Button, Input, Static
+
+from meshllm_core.state.snapshot import MeshView
+from meshllm_tui.cleaning import one_line
+from meshllm_tui.present import Line, Span, line
+from meshllm_tui.screens.dialog import Dialog
+from meshllm_tui.widgets.choice import Choice
+from meshllm_tui.widgets.styled import content
+
+LABEL_LIMIT = 64
+CLIENTS: tuple[tuple[int, str], ...] = ((2, "2"), (4, "4"), (8, "8"), (16, "16"), (32, "32"))
+CHANGES: tuple[Line, ...] = (
+    line(Span("Anyone on the internet can then see", "strong")),
+    line("the name and region below, the models, their speed, the free memory"),
+    line("and an address of this node, on public Nostr relays."),
+    line(Span("Anyone can then join as a client, without an invite,", "strong")),
+    line("and have this mesh compute their prompts beside yours."),
+    line(Span("What stays", "strong")),
+    line("Invites stay secret. The listing can be taken back at any time; the"),
+    line("relays then drop it within two minutes."),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What a person wants listed."""
+
+    name: str
+    region: str
+    max_clients: int
+
+
+class PublicScreen(Dialog[Listing]):
+    """Gives back what to list, or None. The safe answer has the keyboard."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left", "app.focus_previous", "Choose", show=False),
+        Binding("right", "app.focus_next", "Choose", show=False),
+        Binding("up", "app.focus_previous", "Back", show=False),
+        Binding("down", "app.focus_next", "Next", show=False),
+    ]
+
+    def __init__(self, mesh: MeshView) -> None:
+        super().__init__()
+        self._name = one_line(mesh.name, LABEL_LIMIT)
+
+    def compose(self) -> ComposeResult:
+        """What changes, the words, the answers."""
+        with Vertical(classes="dialog", id="public") as frame:
+            frame.border_title = Content("List this mesh publicly?")
+            frame.border_subtitle = Content("Esc keeps it private")
+            yield Static(content(CHANGES), markup=False)
+            with Horizontal(classes="field first"):
+                yield Static("Name", classes="label", markup=False)
+                yield Input(self._name, max_length=LABEL_LIMIT, compact=True, id="name")
+            with Horizontal(classes="field"):
+                yield Static("Region", classes="label", markup=False)
+                yield Input(placeholder="empty: not told", max_length=LABEL_LIMIT, compact=True, id="region")
+            yield Choice("Clients at most", CLIENTS, id="clients", at=1)
+            with Horizontal(classes="buttons"):
+                yield Button(Content("Keep it private"), id="keep", compact=True)
+                yield Button(Content("List it"), id="list", compact=True)
+
+    def on_mount(self) -> None:
+        """Enter keeps it private."""
+        for box in self.query(Input):
+            box.cursor_blink = False
+        self.query_one("#keep").focus()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Enter in a box goes on to the next."""
+        event.stop()
+        self.focus_next()
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        """Give the answer back."""
+        event.stop()
+        if event.button.id != "list":
+            self.dismiss(None)
+            return
+        clients = self.query_one("#clients", Choice).value
+        name, region = (one_line(self.query_one(f"#{id}", Input).value) for id in ("name", "region"))
+        self.dismiss(Listing(name, region, int(clients)))
