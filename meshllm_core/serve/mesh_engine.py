@@ -29,7 +29,7 @@ from meshllm_core.serve.health import Key
 from meshllm_core.serve.peers import Replica
 from meshllm_core.serve.ranking import Ranked, rank
 from meshllm_core.serve.remote import RemoteEngine
-from meshllm_core.serve.replicas import Replicas, key_of
+from meshllm_core.serve.replicas import OnMove, Replicas, key_of
 from meshllm_core.serve.served import ServedBy
 from meshllm_core.wire import limits
 
@@ -41,8 +41,6 @@ HERE = NodeId(b"")
 
 _log = logging.getLogger(__name__)
 Result = TypeVar("Result")
-OnMove = Callable[[str], None]
-"""Told, in a sentence for a person, that a request left a place that failed."""
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,8 @@ NAMES_KEPT = 1024
 NAMES_SECONDS = 600.0
 
 FactsKey = tuple[bytes, str, bytes]
+OnMove = Callable[[str], None]
+"""Told, in a sentence for a person, that a request left a place that failed."""
 
 
 class Replicas:
@@ -96,7 +98,7 @@ class Replicas:
             self._facts.popitem(last=False)
         return self._facts[key]
 
-    async def facts_of(self, choice: Choice) -> ModelFacts:
+    async def facts_of(self, choice: Choice, on_move: OnMove) -> ModelFacts:
         """The facts of a model that only other nodes have: of the quickest that tells.
 
         Raises ModelNotReady when none does, Overloaded when they are too busy.
@@ -110,6 +112,7 @@ class Replicas:
                 full = error
             except MeshError as error:
                 self.health.failed(key_of(replica), self.now(), error.message)
+                on_move(f"{replica.name} did not tell what {choice.name} is: {error.message}")
         if full is not None:
             raise full
         now = self.now()

@@ -104,14 +104,12 @@ class InferenceService:
         local = choice.local.engine if choice.local is not None else None
         if local is not None and choice.local is not None and not choice.replicas:
             return choice.local, local
-        engine = MeshEngine(
-            choice.name,
-            local.facts if local is not None else await self.replicas.facts_of(choice),
-            self.replicas,
-            here=self.here,
-            local=local,
-            on_move=lambda text: self._warn(choice.name, text),
-        )
+
+        def warn(text: str) -> None:
+            self.append(NoticeLogged(at=time.time(), level="warning", source=choice.name, text=text))
+
+        facts = local.facts if local is not None else await self.replicas.facts_of(choice, warn)
+        engine = MeshEngine(choice.name, facts, self.replicas, here=self.here, local=local, on_move=warn)
         return choice.local or HostedModel(choice.name, self.created, "ready", engine), engine
 
     def local(self, name: str) -> tuple[HostedModel, StageEngine]:
@@ -195,9 +193,6 @@ class InferenceService:
         return msgspec.structs.replace(started, served_by=self.name, served_by_id=self.node.hex())
 
     # The event log --------------------------------------------------------------------------
-
-    def _warn(self, source: str, text: str) -> None:
-        self.append(NoticeLogged(at=time.time(), level="warning", source=source, text=text))
 
     def _note(self, figures: _Figures, chunk: Delta | Finished) -> None:
         if isinstance(chunk, Delta):

@@ -90,7 +90,9 @@ def _fold_request(snapshot: NodeSnapshot, event: ev.RequestStarted | ev.RequestF
             served_by=event.served_by,
             asked_by=event.asked_by,
         )
-        return replace(snapshot, requests=(*snapshot.requests, started)[-REQUESTS_KEPT:])
+        # A request that went on to another node starts there again: it is still one request.
+        others = [v for v in snapshot.requests if v.id != event.request or v.status != "running"]
+        return replace(snapshot, requests=(*others, started)[-REQUESTS_KEPT:])
     requests = tuple(
         replace(
             view,

@@ -69,15 +69,18 @@ def error_of(response: httpx.Response) -> dict[str, Any]:
 
 @contextlib.asynccontextmanager
 async def serving(
-    engines: Mapping[str, StageEngine], settings: OpenAISettings | None = None
+    engines: Mapping[str, StageEngine], settings: OpenAISettings | None = None, **service_fields: Any
 ) -> AsyncIterator[Endpoint]:
-    """An endpoint for `engines` on a free port of loopback until the block ends."""
+    """An endpoint for `engines` on a free port of loopback until the block ends.
+
+    `service_fields` are those of the InferenceService: its peers, name and id.
+    """
     hosted = {
         ModelId(name): HostedModel(ModelId(name), CREATED, "ready", engine)
         for name, engine in engines.items()
     }
     events: list[AnyEvent] = []
-    service = InferenceService(hosted, events.append)
+    service = InferenceService(hosted, events.append, **service_fields)
     app = build_openai_app(service, settings)
     config = uvicorn.Config(app, log_config=None, lifespan="off", timeout_graceful_shutdown=2)
     config.load()
