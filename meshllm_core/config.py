@@ -21,7 +21,7 @@ FILE_LIMIT = 1 << 20
 """Bytes of config.toml that are read at most."""
 OTHER_VARIABLES = frozenset(
     {"MESHLLM_HOME", "MESHLLM_CONFIG", "MESHLLM_TEST_MODEL", "MESHLLM_VENV", "MESHLLM_ACCELERATOR"}
-    | {"MESHLLM_BENCH_API_KEY", "MESHLLM_WHEEL_CACHE", "MESHLLM_PYTHON"}
+    | {"MESHLLM_BENCH_API_KEY", "MESHLLM_WHEEL_CACHE", "MESHLLM_PYTHON", "MESHLLM_OWNER_PASSPHRASE"}
 )
 """Variables of our own that are not keys: they say where things are, or speak to the installer."""
 
@@ -151,12 +151,18 @@ def _read_environment(
 
 def _check_together(settings: Settings) -> None:
     """Rules over more than one key."""
-    if not is_loopback(settings.host) and not settings.api_key:
+    if not is_loopback(settings.host) and not settings.api_key and not settings.listen_without_key:
         raise ConfigError(
             f"{settings.source('host')}: host {settings.host} opens the endpoint to other machines "
             "and no api_key is set.",
-            hint="Set api_key (MESHLLM_API_KEY), or listen on 127.0.0.1.",
+            hint="Set api_key (MESHLLM_API_KEY) or listen on 127.0.0.1; --listen-without-key opens it to all.",
             param="host",
+        )
+    if settings.publish and settings.client:
+        raise ConfigError(
+            f"{settings.source('publish')}: a client has nothing to publish.",
+            hint="Leave out --publish or --client.",
+            param="publish",
         )
     same_host = settings.host == settings.console_host
     if settings.port == settings.console_port and settings.port and same_host:

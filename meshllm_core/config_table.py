@@ -8,6 +8,7 @@ from meshllm_core.config_keys import Key, key, keys_of
 
 _HOST = (r"[A-Za-z0-9_.:%-]{1,253}", "an address or a host name, without scheme and port")
 _URL = (r"(https?://[^\s]+)?", "an http:// or https:// address, or nothing")
+_NAME = (r"[^\x00-\x1f\x7f]{0,64}", "up to 64 characters")
 _SECRET = (r"[!-~]{0,512}", "printable ASCII without spaces, or nothing")
 
 
@@ -62,7 +63,7 @@ class Settings:
     )
     host: str = key(
         "127.0.0.1",
-        "Address on which the OpenAI endpoint listens; anything but loopback needs api_key.",
+        "Address on which the OpenAI endpoint listens; anything but loopback needs api_key or listen_without_key.",
         section="Network",
         flag="--host",
         pattern=_HOST,
@@ -94,6 +95,97 @@ class Settings:
         section="Network",
         pattern=_SECRET,
         secret=True,
+    )
+    listen_without_key: bool = key(
+        False,
+        "Let anybody who reaches this machine use the OpenAI endpoint: listen beyond loopback without api_key.",
+        section="Network",
+        flag="--listen-without-key",
+    )
+    client: bool = key(
+        False,
+        "Use the mesh's models and serve none: no model is loaded, others may not ask this node.",
+        section="Mesh",
+        flag="--client",
+    )
+    join: str = key(
+        "",
+        "Invite of the mesh to join at the start, unless the node is in it already.",
+        section="Mesh",
+        flag="--join",
+        secret=True,
+    )
+    auto: bool = key(
+        False, "Find a public mesh and join it, unless the node is in one.", section="Mesh", flag="--auto"
+    )
+    node_name: str = key(
+        "",
+        "Name by which other machines know this one; empty takes the machine's.",
+        section="Mesh",
+        flag="--node-name",
+        pattern=_NAME,
+    )
+    mesh_name: str = key(
+        "",
+        "Name of a mesh that this node founds. A name publishes nothing.",
+        section="Mesh",
+        flag="--mesh-name",
+        pattern=_NAME,
+    )
+    mesh_discovery_mode: str = key(
+        "mdns",
+        "How machines find each other: mdns on the local network, nostr by public relays, off.",
+        section="Mesh",
+        flag="--mesh-discovery-mode",
+        choices=("mdns", "nostr", "off"),
+    )
+    publish: bool = key(
+        False,
+        "List this mesh on public relays, so that anybody can find it and join as the mesh's policy allows.",
+        section="Mesh",
+        flag="--publish",
+    )
+    region: str = key(
+        "",
+        "Region in the public listing, and the one that is preferred by --auto.",
+        section="Mesh",
+        flag="--region",
+        pattern=(r"[A-Za-z0-9 _.-]{0,32}", "up to 32 letters, digits and dashes"),
+    )
+    max_clients: int = key(
+        8,
+        "Strangers who may be in a published mesh at the same time.",
+        section="Mesh",
+        flag="--max-clients",
+        allowed=(1, 1_024),
+    )
+    nostr_relays: tuple[str, ...] = key(
+        (),
+        "Relays for public listings; empty takes the usual ones.",
+        section="Mesh",
+        flag="--nostr-relay",
+        pattern=(r"wss?://[^\s]{1,240}", "ws:// or wss:// addresses"),
+    )
+    bind_ip: tuple[str, ...] = key(
+        (),
+        "Addresses of this machine to use for the mesh; empty takes those of real networks.",
+        section="Mesh",
+        flag="--bind-ip",
+        pattern=(r"[0-9A-Fa-f:.]{2,45}", "IP addresses of this machine"),
+    )
+    bind_port: int = key(
+        0,
+        "UDP and TCP port for the mesh; 0 takes 9338, or any free one if that is taken.",
+        section="Mesh",
+        flag="--bind-port",
+        allowed=(0, 65_535),
+    )
+    trust_policy: str = key(
+        "off",
+        "Whom to admit by owner: off, prefer-owned, require-owned, allowlist (`meshllm owner`).",
+        section="Mesh",
+        flag="--trust-policy",
+        choices=("off", "prefer-owned", "require-owned", "allowlist"),
     )
     queue_limit: int = key(
         64,

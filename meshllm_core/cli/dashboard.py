@@ -27,14 +27,20 @@ def dashboard(
     flags: Mapping[str, object] | None = None,
     config_file: Path | None = None,
     as_json: bool = False,
+    secrets: Mapping[str, str] | None = None,
 ) -> int:
-    """Attaches or starts, then shows. `arguments` are those of `serve`, for a node that is started."""
+    """Attaches or starts, then shows. `arguments` are those of `serve`, for a node that is started.
+
+    `secrets` are variables for that node: what must not stand in its arguments.
+    """
+    if secrets:
+        os.environ.update(secrets)
     paths = default_paths()
     settings = load_settings(paths, flags=flags, environ=os.environ, config_file=config_file)
     for warning in settings.warnings:
         say(f"warning: {warning}")
     found = find_node(paths)
-    if found is not None and arguments:
+    if found is not None and (arguments or secrets):
         raise NodeAlreadyRunning(
             f"A node runs already (process {found.pid}), and its settings cannot be changed from here.",
             hint="Use `meshllm load MODEL` to add a model, or `meshllm stop` first; `meshllm` shows it.",

@@ -2,7 +2,7 @@
 
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,13 +35,36 @@ def _serve(**given: Any) -> None:
     """
     config_file: Path | None = given.pop("config")
     as_json: bool = given.pop("as_json")
-    flags = _flags(given)
+    run_node(_flags(given), config_file, as_json=as_json)
+
+
+def _client(**given: Any) -> None:
+    """Join a mesh without serving: its models answer at this machine's endpoint.
+
+    Give --join TOKEN, FILE, PICTURE or -, or --auto for a public mesh; without either, the mesh that this
+    node is in already.
+    """
+    config_file: Path | None = given.pop("config")
+    as_json: bool = given.pop("as_json")
+    flags = {name: value for name, value in given.items() if value is not None}
+    run_node({**flags, "client": True, "models": []}, config_file, as_json=as_json)
+
+
+def run_node(flags: dict[str, object], config_file: Path | None, *, as_json: bool) -> None:
+    """Serves with these settings, with the dashboard where there is a screen. Ends by typer.Exit."""
+    if flags.get("join"):
+        from meshllm_core.cli.invite_source import invite_from
+
+        # A file's name or - may stand for the invite itself, which then never shows in a list of processes.
+        flags["join"] = invite_from(str(flags["join"]))
     paths = default_paths()
     settings = load_settings(paths, flags=flags, environ=os.environ, config_file=config_file)
     from meshllm_core.cli.dashboard import dashboard, has_screen
 
     if has_screen() and not settings.headless and not as_json:
-        code = dashboard(_arguments(flags, config_file), flags=flags, config_file=config_file)
+        code = dashboard(
+            _arguments(flags, config_file), flags=flags, config_file=config_file, secrets=_secrets(flags)
+        )
         raise typer.Exit(code)
     for warning in settings.warnings:
         say(f"warning: {warning}")
@@ -63,11 +86,18 @@ def _arguments(flags: dict[str, object], config_file: Path | None) -> list[str]:
     arguments = ["--config", str(config_file.absolute())] if config_file else []
     for row in KEYS:
         value = flags.get(row.name)
-        if value is None or row.kind == "boolean":
+        if row.kind == "boolean" and value and row.name != "headless":
+            arguments.append(row.flag)
+        if value is None or row.kind == "boolean" or row.secret:
             continue
         for item in value if isinstance(value, list) else [value]:
             arguments += [row.flag, str(item)]
     return arguments
+
+
+def _secrets(flags: dict[str, object]) -> dict[str, str]:
+    """What must not stand in a list of processes, as variables for the node in the background."""
+    return {row.variable: str(flags[row.name]) for row in KEYS if row.secret and flags.get(row.name)}
 
 
 def _option(row: Key) -> inspect.Parameter:
@@ -94,11 +124,18 @@ def _parameter(name: str, annotation: Any, default: object = None) -> inspect.Pa
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def _with_options(function: Callable[..., None]) -> Callable[..., None]:
+_CLIENT_KEYS = frozenset(
+    {"host", "port", "console_host", "console_port", "headless", "log_level", "listen_without_key"}
+)
+"""What a client may set beside the keys of the mesh."""
+
+
+def _with_options(
+    function: Callable[..., None], rows: Sequence[Key], extra: Sequence[inspect.Parameter] = ()
+) -> Callable[..., None]:
     """Gives `function` the signature that typer reads the options from."""
-    gguf = typer.Option("--gguf", metavar="PATH", help="A .gguf file to serve; may be repeated.")
-    parameters = [_option(row) for row in KEYS if row.flag]
-    parameters.insert(1, _parameter("gguf", Annotated[list[Path] | None, gguf]))
+    parameters = [_option(row) for row in rows]
+    parameters[1:1] = extra
     parameters.append(_parameter("config", ConfigFile))
     parameters.append(_parameter("as_json", Annotated[bool, _JSON], default=False))
     signature = inspect.Signature(parameters)
@@ -107,4 +144,16 @@ def _with_options(function: Callable[..., None]) -> Callable[..., None]:
     return function
 
 
-serve = _with_options(_serve)
+_GGUF = typer.Option("--gguf", metavar="PATH", help="A .gguf file to serve; may be repeated.")
+serve = _with_options(
+    _serve, [row for row in KEYS if row.flag], [_parameter("gguf", Annotated[list[Path] | None, _GGUF])]
+)
+client = _with_options(
+    _client,
+    [
+        row
+        for row in KEYS
+        if row.flag
+        and (row.name in _CLIENT_KEYS or (row.section == "Mesh" and row.name not in ("client", "publish")))
+    ],
+)

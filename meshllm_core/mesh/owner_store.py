@@ -177,14 +177,25 @@ class OwnerStore:
         mine = body.node == own.node
         if mine and now < due:
             return raw, due
-        owner = self.owner()
-        passphrase = self._environ.get(PASSPHRASE, "")
-        if owner is None or owner.owner != body.owner.hex() or (owner.encrypted and not passphrase):
+        key = self._key_of(body.owner)
+        if key is None:
             return (raw if mine else b""), now + RETRY_SECONDS
         life = max(OWNER_LIFE, (body.expires_at - body.issued_at) / 1000)
-        raw = sign_node(self.unlock(passphrase), own.node, wall=now, life=life, label=body.label)
+        raw = sign_node(key, own.node, wall=now, life=life, label=body.label)
         self.install(raw, own.node)
         return raw, now + life - RENEW_WITHIN
+
+    def _key_of(self, identity: bytes) -> SigningKey | None:
+        """The key of that owner, if it is here and can be opened without asking."""
+        owner = self.owner()
+        passphrase = self._environ.get(PASSPHRASE, "")
+        if owner is None or owner.owner != identity.hex() or (owner.encrypted and not passphrase):
+            return None
+        try:
+            return self.unlock(passphrase)
+        except IdentityError as error:
+            log.warning("the owner's certificate of this node is not renewed: %s", error)
+            return None
 
     # Trust
 

@@ -4,18 +4,20 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from meshllm_core.api.schema import ACTIONS, ActionSpec
-from meshllm_core.errors import ModelUnknown
+from meshllm_core.errors import ModelUnknown, NodeError
 from meshllm_core.ids import RequestId
 from meshllm_core.node.hosts import Hosts
+from meshllm_core.node.mesh import NodeMesh
 from meshllm_core.node.store import EventStore
 
 
 class NodeBackend:
     """Implements api.manage.ManagementBackend."""
 
-    def __init__(self, store: EventStore, hosts: Hosts, stop: Callable[[str], None]) -> None:
+    def __init__(self, store: EventStore, hosts: Hosts, mesh: NodeMesh, stop: Callable[[str], None]) -> None:
         self.store = store
         self._hosts = hosts
+        self._mesh = mesh
         self._stop = stop
 
     @property
@@ -26,6 +28,11 @@ class NodeBackend:
     async def act(self, name: str, arguments: dict[str, Any]) -> dict[str, object]:
         """Do it. `arguments` were checked against the action's schema. Raises MeshError."""
         match name:
+            case "load" if self._mesh.settings.client:
+                raise NodeError(
+                    "This node is a client: it uses the mesh's models and serves none.",
+                    hint="Start it with `meshllm serve` to serve models.",
+                )
             case "load":
                 model = self._hosts.load(
                     arguments["model"],
@@ -48,4 +55,4 @@ class NodeBackend:
                 self._stop("asked by a client")
                 return {"status": "stopping"}
             case _:
-                raise AssertionError(f"action {name} is in the table and not in act()")
+                return await self._mesh.act(name, arguments)

@@ -42,7 +42,7 @@ def run(settings: Settings, paths: Paths, talk: Talk, announce: Announce | None 
 
     Raises MeshError when the node cannot start.
     """
-    session = start_logging(paths, level=settings.log_level, secrets=(settings.api_key,))
+    session = start_logging(paths, level=settings.log_level, secrets=(settings.api_key, settings.join))
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             return runner.run(_serve(settings, paths, talk, announce))
@@ -88,7 +88,7 @@ async def _serve(settings: Settings, paths: Paths, talk: Talk, announce: Announc
         await node.stopped.wait()
     finally:
         node.stopping()
-        await api.stop()
+        await asyncio.gather(api.stop(), node.mesh.stop())
         await node.hosts.close()
         node.store.close()
         await console.stop()
@@ -134,6 +134,7 @@ class _Node:
         from meshllm_core.models.resolve import resolve
         from meshllm_core.node.actions import NodeBackend
         from meshllm_core.node.hosts import Hosts
+        from meshllm_core.node.mesh import NodeMesh
         from meshllm_core.node.store import EventStore
         from meshllm_core.serve.service import InferenceService
 
@@ -150,7 +151,12 @@ class _Node:
             resolve=partial(resolve, paths=paths, hub=Hub(endpoint=settings.hub_endpoint or None)),
             hardware=self.detecting,
         )
-        self.service = InferenceService(hosted=self.hosts.hosted, append=self.store.append)
+        self.name = settings.node_name or platform.node() or "this machine"
+        self.mesh = NodeMesh(settings, paths, self.store, self.name)
+        self.service = InferenceService(
+            hosted=self.hosts.hosted, append=self.store.append, peers=self.mesh, name=self.name
+        )
+        self.mesh.inference = self.service
         limits = OpenAISettings(
             max_body_bytes=settings.max_body_mib << 20,
             keep_alive_seconds=settings.keep_alive_seconds,
@@ -158,7 +164,7 @@ class _Node:
             allowed_hosts=LOOPBACK_HOSTS if is_loopback(settings.host) else frozenset({ANY_HOST}),
         )
         self.api_app = build_openai_app(self.service, limits)
-        backend = NodeBackend(self.store, self.hosts, self.stop)
+        backend = NodeBackend(self.store, self.hosts, self.mesh, self.stop)
         self.console_app = build_management_app(
             backend, token=ensure_token(paths.token_file), console_host=settings.console_host
         )
@@ -181,7 +187,7 @@ class _Node:
         self.store.append(
             ev.NodeStarted(
                 at=time.time(),
-                name=platform.node() or "this machine",
+                name=self.name,
                 version=__version__,
                 pid=os.getpid(),
                 api_url=self.urls[0],
@@ -190,8 +196,10 @@ class _Node:
         )
         for warning in self.settings.warnings:
             self.store.append(ev.NoticeLogged(at=time.time(), level="warning", source="config", text=warning))
-        for ref in dict.fromkeys(self.settings.models):
-            self.hosts.load(ref)
+        if not self.settings.client:
+            for ref in dict.fromkeys(self.settings.models):
+                self.hosts.load(ref)
+        self.mesh.start()
 
     def stopping(self) -> None:
         """No new requests from now on."""

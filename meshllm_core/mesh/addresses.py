@@ -1,0 +1,46 @@
+"""Where each member may be reached: what it says itself, what worked, what was seen nearby."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from meshllm_core.ids import NodeId
+from meshllm_core.wire import limits
+from meshllm_core.wire.announcement import Address
+
+TRIED = 2 * limits.ADDRESSES
+"""Addresses of one node that are kept."""
+
+
+@dataclass
+class AddressBook:
+    """Addresses by node, the most promising first. Bounded: the node that was learned of first goes."""
+
+    _known: dict[NodeId, list[Address]] = field(default_factory=dict)
+    _worked: dict[NodeId, Address] = field(default_factory=dict)
+
+    def learn(self, node: NodeId, addresses: Iterable[Address]) -> None:
+        """These are said to be addresses of `node`; the newest are tried first."""
+        fresh = list(dict.fromkeys(addresses))[: limits.ADDRESSES]
+        if not fresh:
+            return
+        known = self._known.pop(node, [])
+        kept = [address for address in known if address not in fresh]
+        self._known[node] = (fresh + kept)[:TRIED]
+        while len(self._known) > limits.MEMBERS:
+            self.forget(next(iter(self._known)))
+
+    def worked(self, node: NodeId, address: Address) -> None:
+        """A link to `node` was made here."""
+        self._worked[node] = address
+        self.learn(node, [address])
+
+    def forget(self, node: NodeId) -> None:
+        """Nothing is known of `node` any more."""
+        self._known.pop(node, None)
+        self._worked.pop(node, None)
+
+    def candidates(self, node: NodeId) -> Sequence[Address]:
+        """What to try, best first."""
+        known = self._known.get(node, [])
+        best = self._worked.get(node)
+        return [best, *(address for address in known if address != best)] if best else list(known)

@@ -1,0 +1,54 @@
+"""Every way in which a member says no, in the words of both sides."""
+
+from meshllm_core.errors import JoinRefused
+from meshllm_core.wire.handshake import Refusal, RefusalCode
+
+_ASK = "Ask for a new invite: `meshllm invite` on a machine of the mesh."
+
+_WORDS: dict[RefusalCode, tuple[str, str]] = {
+    "version": ("The two machines run versions of meshllm that do not understand each other.", ""),
+    "other_mesh": (
+        "This node belongs to another mesh than the one it was asked to enter.",
+        "Leave the present one first: `meshllm leave`.",
+    ),
+    "not_member": ("The mesh does not know this node as a member.", _ASK),
+    "expired": ("The invite has expired.", _ASK),
+    "used_up": ("The invite was used as often as it may be.", _ASK),
+    "revoked": ("The invite, or this node's membership, was revoked.", _ASK),
+    "unknown_invite": (
+        "The mesh does not know this invite.",
+        "It may be of another mesh, or its maker has lost it. " + _ASK,
+    ),
+    "clock": (
+        "The clocks of the two machines differ by more than a day.",
+        "Set the clock of the one that is wrong, then try again.",
+    ),
+    "duplicate_identity": (
+        "Another machine that runs now uses the same node key: a home folder was copied.",
+        "Make a new key on one of the two: `meshllm id --new`, then join again.",
+    ),
+    "policy": (
+        "The other node's trust policy does not admit this node.",
+        "Its owner can sign this node: `meshllm owner sign`.",
+    ),
+    "full": ("The mesh takes no more members of this kind now.", "Try again later, or another mesh."),
+    "role": (
+        "The invite is for a client, this node wanted to be a host.",
+        "Join as a client (`meshllm client`), or ask for an invite with `--role host`.",
+    ),
+    "wrong_identity": ("Another node answered than the invite names.", _ASK),
+    "malformed": ("The other node could not read what this one sent.", "Update meshllm on both machines."),
+}
+
+
+def refused(refusal: Refusal, *, by: str) -> JoinRefused:
+    """The error on the side that was refused; `by` is the machine that refused, as it can be named."""
+    message, hint = _WORDS[refusal.code]
+    detail = f" {refusal.text}" if refusal.text else ""
+    return JoinRefused(f"{by} refused: {message}{detail}", reason=refusal.code, hint=hint)
+
+
+def refusal_of(error: JoinRefused) -> Refusal:
+    """What is sent to the other side for an error that was raised here."""
+    code: RefusalCode = error.reason if error.reason in _WORDS else "malformed"
+    return Refusal(code=code, text=error.message[:300] if code in ("version", "clock") else "")

@@ -1,0 +1,415 @@
+"""The mesh of a node from outside: found, invite, join, leave, revoke, publish."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from meshllm_core.discovery.score import Wants
+from meshllm_core.discovery.token import Invite, decode, encode, fitting
+from meshllm_core.errors import InvalidRequest, JoinFailed, MeshError, MeshNetworkError, NotInMesh, describe
+from meshllm_core.identity.keys import SigningKey
+from meshllm_core.ids import MeshId, NodeId, short
+from meshllm_core.membership.certificates import found
+from meshllm_core.membership.gossip_records import departure_record
+from meshllm_core.membership.records import Record
+from meshllm_core.mesh.checklist import Checklist
+from meshllm_core.mesh.environment import Environment
+from meshllm_core.mesh.greeting import Greeter, Me
+from meshllm_core.mesh.join import Admitted, Joining, Wanted
+from meshllm_core.mesh.nearby import Surroundings
+from meshllm_core.mesh.public import TRIED, AutoJoin, PublicListing, nothing, wanted_from
+from meshllm_core.mesh.session import Session
+from meshllm_core.mesh.sockets import MeshSockets, open_sockets
+from meshllm_core.mesh.storage import MeshState, Publication
+from meshllm_core.state.mesh_events import MeshLeft
+from meshllm_core.transport.interfaces import usable
+from meshllm_core.transport.link import Link, OnLink
+from meshllm_core.wire.announcement import Address, Role
+
+log = logging.getLogger(__name__)
+
+INVITE_SECONDS = 3600.0
+"""An invite lasts an hour unless told otherwise."""
+
+OpenSockets = Callable[[OnLink], Awaitable[MeshSockets]]
+
+
+@dataclass
+class MeshService:
+    """One per node. Its methods raise MeshError; all run on the node's loop."""
+
+    environment: Environment
+    open_sockets: OpenSockets | None = None
+    """Tests listen in memory."""
+    session: Session | None = None
+    sockets: MeshSockets | None = None
+    _joining: "asyncio.Task[None] | None" = None
+    _listing: PublicListing | None = None
+    _tasks: set["asyncio.Task[None]"] = field(default_factory=set)
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def __post_init__(self) -> None:
+        env = self.environment
+        me = Me(
+            key=env.key,
+            instance=env.instance,
+            name=env.options.name,
+            role=env.options.role,
+            version=env.options.version,
+            owner=env.owners.certificate(),
+        )
+        self.greeter = Greeter(me, env.clock)
+        self.checklist = Checklist(env.append, env.clock)
+        self.surroundings = Surroundings(env, self._found_nearby)
+
+    # Life ---------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Enters the mesh that this node was in when it stopped, if any."""
+        state = self.environment.store.load()
+        if state is not None:
+            async with self._turn:
+                await self._enter(state)
+
+    async def stop(self) -> None:
+        """The node stops: the others are told, and the membership is kept."""
+        if self._joining is not None:
+            self._joining.cancel()
+            await asyncio.gather(self._joining, return_exceptions=True)
+        async with self._turn:
+            if self.session is not None:
+                await self._end(self.session)
+            await self._close_sockets()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _enter(self, state: MeshState, admitted: Admitted | None = None) -> Session:
+        sockets = await self._listen()
+        session = Session(
+            self.environment,
+            sockets.transport,
+            self.greeter,
+            state,
+            on_expelled=self._expelled,
+            on_addresses=self._addresses_changed,
+        )
+        first = session.greeted(admitted) if admitted is not None else None
+        self.session = session
+        await session.start(first)
+        session.save()
+        await self.surroundings.set_mesh(state.mesh)
+        if state.publication.on:
+            self._publish(session, state.publication)
+        return session
+
+    async def _listen(self) -> MeshSockets:
+        if self.sockets is None:
+            env = self.environment
+            opening = self.open_sockets or partial(
+                open_sockets, env.key, env.options, counted=env.refusals.count
+            )
+            self.sockets = await opening(self._link_came)
+            addresses = [interface.address for interface in usable(env.options.bind_ip)[0]]
+            await self.surroundings.start(mesh=None, port=self.sockets.transport.port, addresses=addresses)
+            self._spawn(self.surroundings.check_multicast(addresses))
+        return self.sockets
+
+    async def _close_sockets(self) -> None:
+        await self.surroundings.close()
+        if self.sockets is not None:
+            await self.sockets.close()
+            self.sockets = None
+
+    async def _end(self, session: Session) -> None:
+        """Says goodbye and takes the listing down."""
+        if self._listing is not None:
+            listing, self._listing = self._listing, None
+            await asyncio.gather(listing.stop(), session.stop(self._departure(session)))
+        else:
+            await session.stop(self._departure(session))
+        self.session = None
+
+    def _found_nearby(self, node: NodeId, addresses: Sequence[Address]) -> None:
+        if self.session is not None:
+            self.session.mesh.seen_nearby(node, addresses)
+
+    def _addresses_changed(self, addresses: Sequence[Address]) -> None:
+        self._spawn(self.surroundings.update([address.host for address in addresses]))
+
+    def _expelled(self) -> None:
+        self.environment.notice("error", "This node's membership was revoked by a member of the mesh.")
+        self._spawn(self._leave("its membership was revoked"))
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _link_came(self, link: Link) -> None:
+        if self.session is None:
+            self.environment.refusals.count("no mesh", f"{link.address} connected while this node is in none")
+            link.close("this node is in no mesh")
+            return
+        await self.session.mesh.accept(link)
+
+    def _departure(self, session: Session) -> Record:
+        return departure_record(self.environment.key, session.state.mesh, session.mesh.announcer.incarnation)
+
+    # Actions ------------------------------------------------------------------------------------
+
+    async def found(self, name: str = "") -> Session:
+        """Makes a mesh of which this node is the first member. Raises JoinFailed when it is in one."""
+        async with self._turn:
+            if self.session is not None:
+                raise JoinFailed("This node is in a mesh already.", hint="Leave it first: `meshllm leave`.")
+            env = self.environment
+            root = SigningKey(env.entropy(32))
+            chain = found(root, env.key.public, wall=env.clock.time(), entropy=env.entropy)
+            state = MeshState(
+                mesh=MeshId(root.public), name=name or env.options.mesh_name, root_seed=root.seed, chain=chain
+            )
+            return await self._enter(state)
+
+    async def invite(
+        self,
+        *,
+        uses: int = 1,
+        expires_seconds: float = INVITE_SECONDS,
+        role: Role = "host",
+        may_invite: bool = False,
+    ) -> dict[str, object]:
+        """A new invite; founds a mesh where there is none. `expires_seconds` 0: never.
+
+        Raises NotPermitted, InvalidRequest.
+        """
+        session = self.session or await self.found()
+        env = self.environment
+        now = env.clock.time()
+        expires_at = now + expires_seconds if expires_seconds else 0.0
+        secret = env.entropy(16)
+        record = session.roster.create_invite(
+            env.key,
+            secret=secret,
+            uses=uses,
+            expires_at=expires_at,
+            role=role,
+            may_invite=may_invite,
+            wall=now,
+        )
+        session.publish([record])
+        session.save()
+        addresses = fitting((address.host, address.port) for address in self.greeter.me.addresses)
+        token = encode(
+            Invite(
+                node=env.key.public,
+                secret=secret,
+                mesh=session.state.mesh[:8],
+                expires_at=int(expires_at),
+                addresses=addresses,
+                role=role,
+            )
+        )
+        return {
+            "token": token,
+            "id": record.subject.hex()[:10],
+            "role": role,
+            "uses": uses,
+            "may_invite": may_invite,
+            "expires_at": expires_at,
+            "addresses": [str(address) for address in addresses],
+        }
+
+    def join(self, text: str) -> None:
+        """Begins to join by an invite; the checklist in the events tells how it goes.
+
+        Raises JoinFailed when a join runs already or the node is in a mesh.
+        """
+        self._may_join()
+        self._joining = asyncio.create_task(self._join_by(text), name="join")
+
+    async def join_and_wait(self, wanted: Wanted, how: str) -> None:
+        """Joins; the checklist is told and what went wrong is raised. Raises JoinRefused, JoinFailed."""
+        self._may_join()
+        self.checklist.start(how)
+        with self.checklist.attempt():
+            await self._join(wanted)
+
+    def _may_join(self) -> None:
+        if self._joining is not None and not self._joining.done():
+            raise JoinFailed("A join is running already.", hint="Wait for it to end: it takes a few seconds.")
+        if self.session is not None:
+            state = self.session.state
+            raise JoinFailed(
+                f"This node is in the mesh {state.name or short(state.mesh)} already.",
+                hint="A node is in one mesh at a time: `meshllm leave` first.",
+            )
+
+    async def _join_by(self, text: str) -> None:
+        self.checklist.start("by invite")
+        try:
+            with self.checklist.attempt():
+                self.checklist.run("token")
+                await self._join(wanted_of(decode(text), self.environment.options.role))
+        except MeshError as error:
+            log.info("join failed: %s", describe(error))
+
+    async def _join(self, wanted: Wanted) -> None:
+        async with self._turn:
+            env = self.environment
+            interfaces, _ = usable(env.options.bind_ip)
+            self.greeter.me.role = wanted.role
+            sockets = await self._listen()
+            joining = Joining(
+                sockets.transport,
+                self.greeter,
+                self.checklist,
+                interfaces,
+                self.surroundings.addresses_of,
+            )
+            try:
+                admitted = await joining.join(wanted)
+                state = MeshState(mesh=admitted.mesh, name=admitted.mesh_name, chain=admitted.chain)
+                session = await self._enter(state, admitted)
+            except BaseException:
+                if self.session is None:
+                    await self._close_sockets()
+                raise
+            members = len(session.roster.members())
+            self.checklist.passed("admission", f"as {wanted.role}, one of {members} members")
+            await self._check_reach(session)
+            name = state.name or f"the mesh {short(state.mesh)}"
+            self.checklist.end(joined=True, message=f"This node is a member of {name} now.")
+
+    async def _check_reach(self, session: Session) -> None:
+        """The last line: whether others reach this node. It never fails a join."""
+        self.checklist.run("reachability")
+        reach = await session.first_reach()
+        if reach is None or reach.udp is None:
+            self.checklist.skipped("reachability", "nobody could tell whether others reach this node")
+        elif reach.udp:
+            tcp = "" if reach.tcp else " by UDP; TCP is blocked, so large data goes a slower way"
+            self.checklist.passed("reachability", f"others reach this node{tcp}")
+        else:
+            self.checklist.passed(
+                "reachability", "outgoing only: this node reaches others, nobody reaches it unasked"
+            )
+
+    async def leave(self) -> None:
+        """Ends the membership; what was known of the mesh is forgotten. Raises NotInMesh."""
+        self._session()
+        await self._leave("asked to")
+
+    async def _leave(self, reason: str) -> None:
+        async with self._turn:
+            if self.session is None:
+                return
+            await self._end(self.session)
+            self.environment.store.clear()
+            self.greeter.me.mesh, self.greeter.me.chain = None, ()
+            self.greeter.me.role = self.environment.options.role
+            await self._close_sockets()
+            self.environment.append(MeshLeft(at=self.environment.clock.time(), reason=reason))
+
+    async def public(
+        self, on: bool, *, name: str | None = None, region: str | None = None, max_clients: int | None = None
+    ) -> dict[str, object]:
+        """Lists the mesh on public relays and lets strangers in as clients, or ends both.
+
+        Founds a mesh where there is none. Raises NotPermitted, NotInMesh.
+        """
+        options = self.environment.options
+        if not on:
+            session = self._session()
+            session.close_to_public()
+            session.wish(Publication(on=False))
+            listing, self._listing = self._listing, None
+            if listing is not None:
+                await listing.stop()
+            return {"public": False}
+        session = self.session or await self.found(name or "")
+        wish = Publication(
+            on=True,
+            name=session.state.name if name is None else name,
+            region=options.region if region is None else region,
+            max_clients=max_clients or options.max_clients,
+        )
+        session.open_to_public(max_clients=wish.max_clients)
+        session.wish(wish)
+        if self._listing is not None:
+            await self._listing.stop()
+        self._publish(session, wish)
+        return {"public": True, "name": wish.name, "region": wish.region, "max_clients": wish.max_clients}
+
+    def _publish(self, session: Session, wish: Publication) -> None:
+        self._listing = PublicListing(self.environment, session, wish)
+        self._listing.start()
+
+    async def join_public(self, wants: Wants) -> None:
+        """Finds a public mesh and joins it, the best first. Raises JoinFailed, JoinRefused."""
+        self._may_join()
+        async with self._turn:
+            sockets = await self._listen()
+        self.checklist.start("a public mesh")
+        with self.checklist.attempt():
+            self.checklist.run("token", "asking the relays for public meshes")
+            found = await AutoJoin(self.environment, sockets.transport).find(wants)
+            if not found.ranked:
+                raise nothing(found)
+            for scored in found.ranked[:TRIED]:
+                try:
+                    return await self._join(wanted_from(scored, self.environment.options.role))
+                except MeshNetworkError as error:
+                    last = error
+                    self.environment.notice("warning", f"{scored.listing.name or 'a mesh'}: {error.message}")
+            raise last
+
+    def revoke(self, target: str, *, confirm: bool) -> dict[str, object]:
+        """Ends a membership (with everybody it let in) or an invite. Without `confirm` tells who would go.
+
+        Raises NotInMesh, NotPermitted, InvalidRequest.
+        """
+        session, env = self._session(), self.environment
+        identity = session.roster.resolve(target)
+        going = session.roster.would_revoke(identity, env.key.public)
+        if identity == env.key.public:
+            raise InvalidRequest("A node cannot revoke itself.", hint="Use `meshllm leave`.", param="target")
+        names = [session.peers.name(node) for node in going]
+        if confirm:
+            records = session.roster.revoke(env.key, identity, wall=env.clock.time())
+            session.publish(records)
+            session.save()
+        return {"revoked": names if going else [identity.hex()[:10]], "done": confirm}
+
+    def forget(self, node: str) -> None:
+        """Takes a member that is gone off the list; it comes back with its next word. Raises."""
+        session = self._session()
+        identity = NodeId(session.roster.resolve(node))
+        state = session.mesh.peer(identity)
+        if state is not None and state.status in ("alive", "suspect"):
+            raise InvalidRequest(
+                "That member is there.", hint="`meshllm revoke` ends its membership.", param="node"
+            )
+        session.peers.dismiss(identity)
+
+    def _session(self) -> Session:
+        if self.session is None:
+            raise NotInMesh(
+                "This node is in no mesh.",
+                hint="Found one with `meshllm invite`, or join one with `meshllm join TOKEN`.",
+            )
+        return self.session
+
+
+def wanted_of(invite: Invite, role: Role) -> Wanted:
+    """Whom an invite asks, for a node that wants this role; an invite for clients makes a client."""
+    return Wanted(
+        node=invite.node,
+        addresses=tuple(Address(place.host, place.port) for place in invite.addresses),
+        role="client" if invite.role == "client" else role,
+        secret=invite.secret,
+        mesh_prefix=invite.mesh,
+        expires_at=invite.expires_at,
+    )

@@ -1,0 +1,68 @@
+"""The node's one mesh port: UDP for QUIC and TCP for the side channel, with the same number."""
+
+import contextlib
+import errno
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from meshllm_core.errors import NodeError, PortTaken
+from meshllm_core.identity.keys import SigningKey
+from meshllm_core.mesh.options import DEFAULT_PORT, MeshOptions
+from meshllm_core.transport.certificate import make_certificate
+from meshllm_core.transport.link import OnLink, Transport
+from meshllm_core.transport.quic import QuicTransport
+from meshllm_core.transport.tls import TlsPlane
+
+TRIES = 8
+
+Counted = Callable[[str, str], None]
+
+
+@dataclass
+class MeshSockets:
+    """What listens; `transport` is what dials, too."""
+
+    transport: Transport
+    plane: TlsPlane | None
+
+    async def close(self) -> None:
+        """Closes links and sockets."""
+        await self.transport.close()
+        if self.plane is not None:
+            await self.plane.close()
+
+
+async def open_sockets(
+    key: SigningKey, options: MeshOptions, on_link: OnLink, *, counted: Counted
+) -> MeshSockets:
+    """Listens. Raises PortTaken for a port that was asked for, NodeError for an address that is not ours."""
+    host = options.bind_ip[0] if len(options.bind_ip) == 1 else "0.0.0.0"
+    wanted = options.bind_port or DEFAULT_PORT
+    ports = [wanted] if options.bind_port else [wanted, *([0] * TRIES)]
+    for port in ports:
+        with contextlib.suppress(PortTaken):
+            return await _open(key, host, port, on_link, counted)
+    raise PortTaken(
+        f"Port {wanted} (UDP or TCP) on {host} is in use.",
+        hint="Choose another with --bind-port, or leave it out for any free one.",
+    )
+
+
+async def _open(key: SigningKey, host: str, port: int, on_link: OnLink, counted: Counted) -> MeshSockets:
+    try:
+        plane = await TlsPlane.start(key, make_certificate(key), host=host, port=port, counted=counted)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise PortTaken(f"TCP port {port} on {host} is in use.") from error
+        raise NodeError(
+            f"Cannot listen on {host} for the mesh: {error.strerror or error}.",
+            hint="Name an address of this machine with --bind-ip, or leave it out.",
+        ) from error
+    try:
+        transport = await QuicTransport.start(
+            key, host=host, port=plane.port, on_link=on_link, tls=plane, counted=counted
+        )
+    except NodeError:
+        await plane.close()
+        raise
+    return MeshSockets(transport, plane)

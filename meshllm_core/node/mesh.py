@@ -1,0 +1,264 @@
+"""The mesh as part of a node: made when it is first needed, fed with the node's state, asked by routing."""
+
+import asyncio
+import logging
+import os
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from meshllm_core import __version__
+from meshllm_core.config import Settings
+from meshllm_core.errors import JoinFailed, MeshError, PeerUnreachable, describe
+from meshllm_core.ids import NodeId
+from meshllm_core.node.mesh_local import local_of
+from meshllm_core.node.store import EventStore
+from meshllm_core.paths import Paths
+from meshllm_core.serve.answering import Asker, CallLimits, answer
+from meshllm_core.serve.peers import Replica
+from meshllm_core.serve.service import InferenceService
+from meshllm_core.state.events import NoticeLogged
+from meshllm_core.state.mesh_events import IdentityLoaded
+from meshllm_core.transport.link import Channel
+
+if TYPE_CHECKING:
+    from meshllm_core.identity.storage import StoredKey
+    from meshllm_core.mesh.service import MeshService
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 10.0
+"""Between two tries of a join that was asked for at the start and found nobody."""
+
+
+class SystemClock:
+    """The machine's own time."""
+
+    def monotonic(self) -> float:
+        """Seconds; on Linux it stands still while the machine sleeps, so sleep is seen as no time at all."""
+        return time.monotonic()
+
+    def time(self) -> float:
+        """Seconds since the epoch."""
+        return time.time()
+
+
+@dataclass
+class NodeMesh:
+    """Implements serve.peers.Peers. Everything of the mesh is imported at its first use: a node by itself
+    spends neither time nor memory on it."""
+
+    settings: Settings
+    paths: Paths
+    store: EventStore
+    name: str
+    inference: InferenceService = field(init=False)
+    _key: "asyncio.Task[StoredKey] | None" = None
+    _service: "MeshService | None" = None
+    _limits: CallLimits = field(default_factory=CallLimits)
+    _tasks: set["asyncio.Task[None]"] = field(default_factory=set)
+
+    # Routing --------------------------------------------------------------------------------------
+
+    def replicas(self) -> Sequence[Replica]:
+        """Every model of every other node that is alive and linked."""
+        session = self._service.session if self._service is not None else None
+        if session is None:
+            return ()
+        now = time.monotonic()
+        found = []
+        for node in session.mesh.links:
+            state = session.mesh.peer(node)
+            if state is None or state.status != "alive" or state.announcement is None:
+                continue
+            if state.announcement.role != "host":
+                continue
+            name = session.peers.name(node)
+            trip, since = state.round_trip, now - state.last_heard
+            found += [Replica(node, name, offer, trip, since) for offer in state.announcement.models]
+        return found
+
+    async def open_call(self, node: NodeId) -> Channel:
+        """A CALL channel to that node. Raises PeerUnreachable, LinkClosed."""
+        session = self._service.session if self._service is not None else None
+        if session is None:
+            raise PeerUnreachable("This node is in no mesh any more.")
+        from meshllm_core.transport.link import ChannelKind
+
+        return await session.mesh.link_to(node).greeted.link.open(ChannelKind.CALL)
+
+    def _call_came(self, node: NodeId, channel: Channel) -> None:
+        assert self._service is not None
+        session = self._service.session
+        if session is None:
+            channel.abort()
+            return
+        asker = Asker(session.peers.name(node), node, session.is_guest(node))
+        self._spawn(answer(channel, asker, self.inference, self._limits), "call")
+
+    # Life -----------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Loads the key in the background, then enters the mesh that was asked for or that it was in."""
+        self._key = asyncio.create_task(self._load_key(), name="identity")
+        self._spawn(self._begin(), "mesh start")
+
+    async def stop(self) -> None:
+        """Says goodbye to the others."""
+        tasks = [*self._tasks]
+        if self._service is not None:
+            await self._service.stop()
+        for task in tasks:
+            task.cancel()
+        if self._key is not None:
+            tasks.append(self._key)  # type: ignore[arg-type]
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _load_key(self) -> "StoredKey":
+        from meshllm_core.identity.storage import load_or_create
+
+        stored = await asyncio.to_thread(load_or_create, self.paths)
+        node = stored.key.public
+        self.inference.node = node
+        self.store.append(IdentityLoaded(at=time.time(), node=node.hex(), storage=stored.storage))
+        if stored.copied:
+            self._notice(
+                "warning",
+                "This home folder came from another machine. If that one runs too, make a new key here: "
+                "`meshllm id --new`. If it moved here, say so: `meshllm id --keep`.",
+            )
+        return stored
+
+    async def _begin(self) -> None:
+        settings = self.settings
+        try:
+            from meshllm_core.mesh.storage import MeshStore
+
+            stored = MeshStore(self.paths).exists()
+            if not (stored or settings.join or settings.auto or settings.publish or settings.mesh_name):
+                return
+            service = await self.service()
+            if service.session is None and settings.join:
+                await self._join_until_done(service)
+            elif service.session is None and settings.auto:
+                await self._auto(service)
+            elif service.session is None and (settings.mesh_name or settings.publish):
+                await service.found()
+            if settings.publish and service.session is not None:
+                await service.public(True)
+        except MeshError as error:
+            self._notice("error", describe(error))
+
+    async def _join_until_done(self, service: "MeshService") -> None:
+        """An invite given at the start: somebody may not be there yet. A clear no ends it."""
+        from meshllm_core.discovery.token import decode
+        from meshllm_core.mesh.service import wanted_of
+
+        wanted = wanted_of(decode(self.settings.join), service.environment.options.role)
+        while service.session is None:
+            try:
+                await service.join_and_wait(wanted, "by the invite given at the start")
+            except JoinFailed as error:
+                log.info("joining failed and is tried again: %s", describe(error))
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def _auto(self, service: "MeshService") -> None:
+        from meshllm_core.discovery.score import Wants
+
+        wants = Wants(region=self.settings.region, model="auto" if self.settings.client else "")
+        while service.session is None:
+            try:
+                await service.join_public(wants)
+            except JoinFailed as error:
+                log.info("no public mesh to join: %s", describe(error))
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def service(self) -> "MeshService":
+        """The service, made and started at the first call. Raises MeshError."""
+        assert self._key is not None
+        stored = await asyncio.shield(self._key)
+        if self._service is None:
+            await asyncio.to_thread(_import_mesh)
+        if self._service is None:
+            self._service = service = self._make(stored)
+            await service.start()
+        return self._service
+
+    def _make(self, stored: "StoredKey") -> "MeshService":
+        from meshllm_core.mesh.counters import Refusals
+        from meshllm_core.mesh.environment import Environment
+        from meshllm_core.mesh.options import MeshOptions
+        from meshllm_core.mesh.owner_store import OwnerStore
+        from meshllm_core.mesh.service import MeshService
+        from meshllm_core.mesh.storage import MeshStore
+
+        settings, clock = self.settings, SystemClock()
+        options = MeshOptions(
+            name=self.name,
+            version=__version__,
+            role="client" if settings.client else "host",
+            mesh_name=settings.mesh_name,
+            discovery=settings.mesh_discovery_mode,  # type: ignore[arg-type]
+            bind_ip=settings.bind_ip,
+            bind_port=settings.bind_port,
+            region=settings.region,
+            max_clients=settings.max_clients,
+            relays=settings.nostr_relays,
+            trust_policy=settings.trust_policy,  # type: ignore[arg-type]
+        )
+        environment = Environment(
+            key=stored.key,
+            instance=os.urandom(8),
+            incarnation=stored.incarnation,
+            options=options,
+            clock=clock,
+            entropy=os.urandom,
+            random=random.random,
+            append=self.store.append,
+            local=lambda: local_of(self.store.snapshot, serves=not settings.client),
+            on_call=self._call_came,
+            store=MeshStore(self.paths),
+            owners=OwnerStore(self.paths),
+            refusals=Refusals(clock, self.store.append),
+            nostr_key=self.paths.data / "nostr.key",
+        )
+        return MeshService(environment)
+
+    # Actions --------------------------------------------------------------------------------------
+
+    async def act(self, name: str, arguments: dict[str, Any]) -> dict[str, object]:
+        """One of the mesh's actions, with checked arguments. Raises MeshError."""
+        service = await self.service()
+        match name:
+            case "invite":
+                return await service.invite(**arguments)
+            case "join":
+                service.join(arguments["token"])
+                return {"status": "joining"}
+            case "leave":
+                await service.leave()
+                return {"status": "left"}
+            case "revoke":
+                return service.revoke(arguments["target"], confirm=arguments.get("confirm", False))
+            case "public":
+                return await service.public(**arguments)
+            case "forget":
+                service.forget(arguments["node"])
+                return {"status": "forgotten"}
+            case _:
+                raise AssertionError(f"action {name} is in the table and not in act()")
+
+    def _notice(self, level: Any, text: str) -> None:
+        self.store.append(NoticeLogged(at=time.time(), level=level, source="mesh", text=text))
+
+    def _spawn(self, work: Any, name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _import_mesh() -> None:
+    """In a thread: reading these modules from disk takes longer than requests should have to wait."""
+    import meshllm_core.mesh.service  # noqa: F401

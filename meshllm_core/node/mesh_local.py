@@ -1,0 +1,61 @@
+"""What this node says of itself to the mesh, read from its snapshot."""
+
+from hashlib import blake2s
+
+from meshllm_core.mesh.announce import Local
+from meshllm_core.state.snapshot import ModelView, NodeSnapshot
+from meshllm_core.wire import limits
+from meshllm_core.wire.announcement import DeviceOffer, ModelOffer
+
+
+def local_of(snapshot: NodeSnapshot, *, serves: bool) -> Local:
+    """Memory, accelerators and, of a host, the models that answer or soon will."""
+    devices = tuple(
+        DeviceOffer(
+            name=(device.description or device.name)[: limits.NAME],
+            kind=device.kind[: limits.VERSION],
+            memory_total=device.memory_total,
+            memory_free=device.memory_free,
+        )
+        for device in snapshot.devices
+        if device.kind != "cpu"
+    )
+    offers = tuple(
+        _offer(snapshot, view)
+        for view in snapshot.models
+        if serves and view.status in ("loading", "ready", "restarting", "downloading")
+    )
+    return Local(
+        memory_total=snapshot.memory_total,
+        memory_free=snapshot.memory_free,
+        devices=devices,
+        models=offers,
+    )
+
+
+def _offer(snapshot: NodeSnapshot, view: ModelView) -> ModelOffer:
+    # A process that was started anew has another id, a model that was asked for anew another time.
+    load = blake2s(f"{view.id} {view.pid} {view.requested_at}".encode(), digest_size=8).digest()
+    return ModelOffer(
+        name=view.id[: limits.MODEL_NAME],
+        load=load,
+        status="ready" if view.status == "ready" else "loading",
+        architecture=view.architecture[: limits.VERSION],
+        parameters=view.parameters,
+        context=view.context,
+        lanes=min(view.lanes, 4096),
+        chat=view.chat,
+        embeddings=view.embeddings,
+        decode_tokens_per_second=_measured(snapshot, view),
+        prompt_tokens_per_second=view.prompt_tokens_per_second,
+        active=min(view.active, 65_535),
+        queued=min(view.queued, 65_535),
+    )
+
+
+def _measured(snapshot: NodeSnapshot, view: ModelView) -> float:
+    """Tokens per second of the last request that was long enough to tell; else what is sampled now."""
+    for request in reversed(snapshot.requests):
+        if request.model == view.id and request.completion_tokens >= 8 and not request.served_by:
+            return request.decode_tokens_per_second
+    return view.decode_tokens_per_second
