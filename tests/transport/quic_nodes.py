@@ -27,7 +27,7 @@ class Node:
     @property
     def address(self) -> Address:
         """Where it listens."""
-        return Address("127.0.0.1" if self.host != "::1" else "::1", self.transport.port)
+        return Address("127.0.0.1" if self.host == "::" else self.host, self.transport.port)
 
 
 @asynccontextmanager

@@ -71,6 +71,32 @@ async def test_nobody_answers() -> None:
             assert time.monotonic() - before < 1
 
 
+async def test_no_route_is_said_at_once() -> None:
+    async with node() as a:
+        before = time.monotonic()
+        with pytest.raises(
+            PeerUnreachable, match=r"cannot be reached at 255.255.255.255:9: Permission denied"
+        ):
+            await a.transport.dial(NodeId(bytes(32)), Address("255.255.255.255", 9), timeout=SECONDS)
+        assert time.monotonic() - before < 1
+        assert not a.transport._links
+
+
+async def test_a_loop_that_cannot_watch_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unable(*args: object) -> None:
+        raise NotImplementedError
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "add_reader", unable)
+    async with node() as a, node() as b:
+        near, far = await linked(a, b)
+        one, other = await channel(near, far)
+        sending = asyncio.create_task(one.send(bytes(500_000)))
+        assert await asyncio.wait_for(other.receive(), SECONDS) == bytes(500_000)
+        await sending
+        near.close("done")
+        assert await asyncio.wait_for(far.wait_closed(), 1) == "done"
+
+
 async def test_a_name_is_not_looked_up() -> None:
     async with node() as a:
         with pytest.raises(PeerUnreachable, match="not an IP address"):
@@ -141,7 +167,7 @@ async def test_closing_the_transport_tells_the_peers() -> None:
 async def test_a_reason_is_cleaned() -> None:
     async with node() as a, node() as b:
         near, far = await linked(a, b)
-        near.close("\x1b[31mred\nline" + "x" * 1000)
+        near.close("\x1b[31mred\nline\ud800" + "ä" * 1000)
         reason = await asyncio.wait_for(far.wait_closed(), 1)
         assert "\x1b" not in reason
         assert "\n" not in reason

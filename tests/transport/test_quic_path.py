@@ -3,6 +3,7 @@
 import asyncio
 import os
 import socket
+import sys
 
 import pytest
 from hypothesis import given
@@ -73,9 +74,11 @@ def test_forged_packets_prove_nothing(noise: bytes, at: int, flip: int) -> None:
 
 
 async def rebind(moving: Node) -> None:
-    """The machine's address changes: all that it sends comes from another port."""
+    """The machine's address changes, and with it the port."""
     endpoint = moving.transport._endpoint
     endpoint.close()
+    if sys.platform == "linux":
+        moving.host = "127.0.0.2"
     endpoint.sock = bind(moving.host, 0)
     moving.transport.port = endpoint.sock.getsockname()[1]
     await endpoint.open()

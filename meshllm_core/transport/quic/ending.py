@@ -7,7 +7,7 @@ from meshllm_core.transport.quic.private import IDLE_SECONDS, MeshConnection
 from meshllm_core.wire.announcement import Address
 
 REASON = 200
-"""Characters of a reason, ours or the peer's."""
+"""Bytes of a reason that is sent, characters of one that came."""
 MALFORMED = 0xA
 """PROTOCOL_VIOLATION: also stands for what aioquic could not make sense of."""
 REFUSED = 0x2
@@ -57,10 +57,17 @@ def dial_error(quic: MeshConnection, address: Address, code: int, why: str) -> M
     return PeerUnreachable(f"Node {peer} at {address} refused the connection: {why}")
 
 
-def no_answer(peer: NodeId, address: Address, seconds: float, trouble: str) -> PeerUnreachable:
-    """Nobody answered a dial. `trouble` is what the socket said, if anything."""
-    said = f" ({trouble})" if trouble else ""
+def no_route(peer: NodeId, address: Address, trouble: str) -> PeerUnreachable:
+    """The system did not take the first packet; `trouble` is what it said."""
     return PeerUnreachable(
-        f"Node {short(peer)} did not answer at {address} within {seconds:g} s{said}.",
+        f"Node {short(peer)} cannot be reached at {address}: {trouble}.",
+        hint="Is this machine connected to that network?",
+    )
+
+
+def no_answer(peer: NodeId, address: Address, seconds: float) -> PeerUnreachable:
+    """Nobody answered a dial."""
+    return PeerUnreachable(
+        f"Node {short(peer)} did not answer at {address} within {seconds:g} s.",
         hint=f"Is meshllm running there, and does its firewall let UDP port {address.port} through?",
     )

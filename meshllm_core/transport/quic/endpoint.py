@@ -1,6 +1,7 @@
 """One UDP socket that listens and dials: packets in, in batches, each to its connection."""
 
 import asyncio
+import contextlib
 import errno
 import socket
 import time
@@ -19,7 +20,7 @@ from meshllm_core.transport.quic.private import header_of
 BATCH = 64
 """Datagrams that are read before anything else gets its turn."""
 SOCKET_BYTES = 4 << 20
-"""Asked of the system for each direction; it may give less."""
+"""Asked of the system for each direction; it may give less, or refuse."""
 LARGEST = 2048
 """Of a datagram; ours have 1,200. A longer one is cut, and then proves nothing."""
 INITIAL_BYTES = 1200
@@ -210,7 +211,8 @@ def bind(host: str, port: int) -> socket.socket:
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(host != "::"))
         for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
-            sock.setsockopt(socket.SOL_SOCKET, option, SOCKET_BYTES)
+            with contextlib.suppress(OSError):
+                sock.setsockopt(socket.SOL_SOCKET, option, SOCKET_BYTES)
         sock.setblocking(False)
         sock.bind((host, port))
     except OSError as error:

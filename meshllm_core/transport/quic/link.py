@@ -117,7 +117,8 @@ class QuicLink:
 
     def close(self, reason: str = "") -> None:
         """Ends the link; the peer is told `reason`."""
-        self._driver.close(reason[:REASON])
+        # In bytes: a reason that does not fit into one packet could not be sent at all.
+        self._driver.close(reason.encode(errors="replace")[:REASON].decode(errors="ignore"))
 
     async def wait_closed(self) -> str:
         """Returns why, once the link is closed."""

@@ -12,7 +12,7 @@ from meshllm_core.transport.certificate import make_certificate
 from meshllm_core.transport.link import Channel, OnLink
 from meshllm_core.transport.quic import path as paths
 from meshllm_core.transport.quic.driver import Driver
-from meshllm_core.transport.quic.ending import REFUSED, no_answer
+from meshllm_core.transport.quic.ending import REFUSED, no_answer, no_route
 from meshllm_core.transport.quic.endpoint import Endpoint, bind
 from meshllm_core.transport.quic.link import QuicLink
 from meshllm_core.transport.quic.names import path_to
@@ -99,11 +99,13 @@ class QuicTransport:
             raise PeerUnreachable(f"This node has {limits.LINKS} links already.")
         quic = MeshConnection(self._dialling, expected=peer)
         driver, link = self._make(quic, path, dialled=True)
-        driver.connect()
         try:
+            driver.connect()
+            if self._endpoint.trouble:
+                raise no_route(peer, address, self._endpoint.trouble)
             await asyncio.wait_for(asyncio.shield(link.ready), timeout)
         except TimeoutError:
-            raise no_answer(peer, address, timeout, self._endpoint.trouble) from None
+            raise no_answer(peer, address, timeout) from None
         finally:
             if not link.up:
                 driver.close("the dial was given up")
