@@ -156,10 +156,15 @@ def _looks(image: "Image") -> Iterator["Image"]:
             (reduced.width * factor, reduced.height * factor), Image.Resampling.BICUBIC
         )
         yield enlarged
-    # Gaps between the lines of a terminal close when it is seen from further away.
+    # Gaps between the lines of a terminal close when it is seen from further away, or when what is drawn
+    # grows a little: dark on light, or light on dark.
     yield stretched.filter(ImageFilter.GaussianBlur(2))
+    for size in (3, 5):
+        yield stretched.filter(ImageFilter.MinFilter(size))
+        yield stretched.filter(ImageFilter.MaxFilter(size))
     yield stretched.filter(ImageFilter.MedianFilter(5))
-    yield ImageOps.scale(stretched, 0.5) if longest > SMALL_SIDE // 2 else stretched
+    if longest > SMALL_SIDE // 2:
+        yield ImageOps.scale(stretched, 0.5)
 
 
 def _is_container(raw: bytes) -> bool:

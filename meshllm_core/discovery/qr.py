@@ -1,7 +1,7 @@
 """A QR code as modules, as half blocks for a terminal, and as a PNG."""
 
 import io
-from itertools import product
+from itertools import groupby, product
 from typing import Any
 
 Matrix = tuple[tuple[bool, ...], ...]
@@ -15,7 +15,8 @@ SCALE_LIMIT = 40
 TEXT_LIMIT = 1024
 
 _BLOCKS = {(False, False): " ", (True, False): "▀", (False, True): "▄", (True, True): "█"}
-_BLACK_ON_WHITE = "\x1b[38;5;16;48;5;231m"
+_BLACK, _WHITE = 16, 231
+"""Of the 256 colours: those of the first 16 look as the terminal's theme wants."""
 _PLAIN = "\x1b[0m"
 
 
@@ -51,29 +52,44 @@ def size_shown(code: Matrix, *, quiet: int = QUIET_SHOWN) -> tuple[int, int]:
     return side, -(-side // 2)
 
 
+def halves(code: Matrix, *, quiet: int = QUIET_SHOWN) -> list[list[tuple[bool, bool]]]:
+    """The cells of a terminal, line by line: whether the upper and the lower half of each is dark.
+
+    Of an odd number of rows the last line's lower half belongs to the border as well.
+    """
+    light = ((False,) * (len(code) + 2 * quiet),) * quiet
+    border = (False,) * quiet
+    rows = [*light, *((*border, *row, *border) for row in code), *light, *light[:1]]
+    return [list(zip(*rows[at : at + 2], strict=True)) for at in range(0, len(rows) - 1, 2)]
+
+
 def half_blocks(code: Matrix, *, quiet: int = QUIET_SHOWN, inverted: bool = True) -> list[str]:
-    """One line of text for two rows of modules.
+    """The code as text of two colours, that of letters and that of their ground.
 
     Inverted draws what is light, for terminals with light text on a dark ground; else what is dark is
     drawn, for text that is styled black on white.
     """
-    side = len(code) + 2 * quiet
-
-    def drawn(row: int, column: int) -> bool:
-        inside = quiet <= row < side - quiet and quiet <= column < side - quiet
-        return (inside and code[row - quiet][column - quiet]) != inverted
-
-    # Of an odd number of rows the last line's lower half belongs to the border as well.
     return [
-        "".join(_BLOCKS[drawn(row, column), drawn(row + 1, column)] for column in range(side))
-        for row in range(0, side, 2)
+        "".join(_BLOCKS[upper != inverted, lower != inverted] for upper, lower in line)
+        for line in halves(code, quiet=quiet)
     ]
 
 
 def ansi_blocks(code: Matrix, *, quiet: int = QUIET_SHOWN) -> list[str]:
-    """Half blocks that set black on white themselves, whatever the terminal's colours are."""
-    lines = half_blocks(code, quiet=quiet, inverted=False)
-    return [f"{_BLACK_ON_WHITE}{line}{_PLAIN}" for line in lines]
+    """The code in black and white, whatever the terminal's colours are.
+
+    Each cell has its lower half's colour as its ground, so that lines that stand apart leave no stripes in
+    what is of one colour.
+    """
+    return [
+        "".join(_painted(*cell, len(list(run))) for cell, run in groupby(line)) + _PLAIN
+        for line in halves(code, quiet=quiet)
+    ]
+
+
+def _painted(upper: bool, lower: bool, count: int) -> str:
+    ink, ground = (_BLACK if dark else _WHITE for dark in (upper, lower))
+    return f"\x1b[38;5;{ink};48;5;{ground}m" + (" " if upper == lower else "▀") * count
 
 
 def png(code: Matrix, scale: int = 8) -> bytes:

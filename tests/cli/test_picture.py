@@ -74,11 +74,12 @@ def test_the_code_is_found(image: Image.Image) -> None:
     assert token_in_picture(saved(image.convert("RGB"), "JPEG", quality=60), "x") == TEXT
 
 
-def test_gaps_between_a_terminals_lines_do_no_harm() -> None:
-    image = on_screen(DRAWN, cell=(9, 19))
-    for line in range(len(DRAWN) + 1):
-        image.paste(70, (200, 90 + line * 19, 1280, 91 + line * 19))
-    assert token_in_picture(saved(image), "x") == TEXT
+@pytest.mark.parametrize("gap", [1, 2, 4])
+def test_gaps_between_a_terminals_lines_do_no_harm(gap: int) -> None:
+    dark = screenshot(DRAWN, cell=(9, 18), gap=gap)
+    light = screenshot(qr.half_blocks(CODE), ink=229, ground=24, cell=(9, 18), gap=gap)
+    for image in (dark, light):
+        assert token_in_picture(saved(ImageOps.expand(image, 40, 90)), "x") == TEXT
 
 
 def test_transparent_and_indexed_pictures_are_read() -> None:

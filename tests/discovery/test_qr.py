@@ -46,10 +46,33 @@ def test_plain_blocks_of_a_dark_terminal_are_dark_on_light() -> None:
     assert [found.text for found in zxingcpp.read_barcodes(picture, try_invert=False)] == [TEXT]
 
 
-def test_painted_lines_are_black_on_white_whatever_the_terminal_says() -> None:
-    for line, plain in zip(qr.ansi_blocks(CODE), qr.half_blocks(CODE, inverted=False), strict=True):
-        assert re.fullmatch(r"\x1b\[38;5;16;48;5;231m([ ▀▄█]+)\x1b\[0m", line)
-        assert plain in line
+def test_painted_cells_are_black_and_white_whatever_the_terminal_says() -> None:
+    assert _unpainted(qr.ansi_blocks(CODE)) == qr.halves(CODE)
+    assert _unpainted(qr.ansi_blocks(CODE, quiet=3)) == qr.halves(CODE, quiet=3)
+
+
+def _unpainted(lines: list[str]) -> list[list[tuple[bool, bool]]]:
+    """The cells that coloured text shows."""
+    dark = {"16": True, "231": False}
+    shown = []
+    for line in lines:
+        assert line.endswith("\x1b[0m")
+        runs = re.findall(r"\x1b\[38;5;(\d+);48;5;(\d+)m([ ▀]+)", line)
+        cells = [
+            (dark[ink if c == "▀" else ground], dark[ground]) for ink, ground, text in runs for c in text
+        ]
+        assert "".join(text for _, _, text in runs) == re.sub(r"\x1b\[[\d;]*m", "", line)
+        shown.append(cells)
+    return shown
+
+
+def test_cells_are_the_modules_with_a_border() -> None:
+    cells = qr.halves(CODE, quiet=2)
+    rows = [[half[at] for half in line] for line in cells for at in (0, 1)]
+    assert len(rows) == 42
+    assert [tuple(row[2:-2]) for row in rows[2:39]] == list(CODE)
+    assert not any(cell for row in (*rows[:2], *rows[39:]) for cell in row)
+    assert not any(row[column] for row in rows for column in (0, 1, -2, -1))
 
 
 def test_the_border_is_light_on_all_sides() -> None:

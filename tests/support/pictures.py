@@ -8,16 +8,26 @@ _DRAWN = {" ": (), "▀": (0,), "▄": (1,), "█": (0, 1)}
 
 
 def screenshot(
-    lines: list[str], *, ink: int = 0, ground: int = 255, cell: tuple[int, int] = (9, 18), margin: int = 0
+    lines: list[str],
+    *,
+    ink: int = 0,
+    ground: int = 255,
+    cell: tuple[int, int] = (9, 18),
+    margin: int = 0,
+    gap: int = 0,
 ) -> Image.Image:
-    """A terminal's cells with half blocks in them, `ink` on `ground` (0 to 255), pixels for a cell given."""
+    """A terminal's cells with half blocks in them, `ink` on `ground` (0 to 255), `gap` between the lines.
+
+    All lengths are in pixels.
+    """
     width, height = cell
-    picture = Image.new("L", (len(lines[0]) * width + 2 * margin, len(lines) * height + 2 * margin), ground)
+    pitch = height + gap
+    picture = Image.new("L", (len(lines[0]) * width + 2 * margin, len(lines) * pitch + 2 * margin), ground)
     draw = ImageDraw.Draw(picture)
     middle = height // 2
     for row, line in enumerate(lines):
         for column, character in enumerate(line):
-            left, top = margin + column * width, margin + row * height
+            left, top = margin + column * width, margin + row * pitch
             for half in _DRAWN[character]:
                 first, last = (top, top + middle - 1) if half == 0 else (top + middle, top + height - 1)
                 draw.rectangle((left, first, left + width - 1, last), fill=ink)
