@@ -5,6 +5,8 @@ import socket
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from meshllm_core.errors import LinkClosed, PeerUnreachable, PortTaken, ProofInvalid
 from meshllm_core.identity.keys import SigningKey
@@ -12,8 +14,10 @@ from meshllm_core.ids import NodeId
 from meshllm_core.transport.certificate import make_certificate
 from meshllm_core.transport.link import ChannelKind
 from meshllm_core.transport.quic import QuicTransport
+from meshllm_core.transport.quic.retry import RetryTokens
 from meshllm_core.wire import limits
 from meshllm_core.wire.announcement import Address
+from tests.transport.fuzz_packets import dialling
 from tests.transport.quic_nodes import SECONDS, channel, linked, node
 
 
@@ -220,6 +224,43 @@ async def test_the_oldest_stranger_makes_room(monkeypatch: pytest.MonkeyPatch) -
         second = await channel(*links[1])
         await second[0].send(b"alive")
         assert await second[1].receive() == b"alive"
+
+
+async def test_a_crowd_has_to_prove_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "HANDSHAKES", 4)
+    async with node() as a, node() as b:
+        for _ in range(2):
+            await linked(a, b, admit=False)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as nobody:
+            nobody.bind(("127.0.0.1", 0))
+            nobody.settimeout(1)
+            for _ in range(20):
+                first, _ = dialling().datagrams_to_send(now=0.0)[0]
+                nobody.sendto(first, ("127.0.0.1", b.transport.port))
+            await asyncio.sleep(0.1)
+            answer = nobody.recv(2000)
+            assert answer[0] & 0xF0 == 0xF0, "a Retry packet"
+            assert len(answer) < 200
+        assert b.transport.half_open == 2
+        near, _ = await linked(a, b, admit=False)
+        assert near.peer == b.key.public
+        assert b.transport.half_open == 3
+        assert not b.refused
+
+
+@given(st.binary(max_size=60), st.integers(0, 24), st.integers(1, 255))
+def test_a_token_is_for_one_address_one_id_and_some_seconds(noise: bytes, at: int, flip: int) -> None:
+    tokens = RetryTokens(bytes(32))
+    here, given_id = ("192.0.2.1", 5), b"87654321"
+    token = tokens.make(here, b"12345678", given_id, 100.0)
+    assert tokens.original(token, here, given_id, 101.0) == b"12345678"
+    assert tokens.original(token, ("192.0.2.1", 6), given_id, 101.0) is None
+    assert tokens.original(token, here, b"8765432x", 101.0) is None
+    assert tokens.original(token, here, given_id, 111.0) is None
+    assert tokens.original(token, here, given_id, 99.0) is None
+    forged = token[:at] + bytes([token[at] ^ flip]) + token[at + 1 :]
+    assert tokens.original(forged, here, given_id, 101.0) is None
+    assert tokens.original(noise, here, given_id, 101.0) is None
 
 
 async def test_an_error_of_the_listener_ends_the_link(caplog: pytest.LogCaptureFixture) -> None:

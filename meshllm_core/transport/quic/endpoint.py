@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import cast
 
-from aioquic.quic.packet import QuicPacketType, QuicProtocolVersion
+from aioquic.quic.packet import QuicHeader, QuicPacketType, QuicProtocolVersion
 
 from meshllm_core.errors import NodeError, PortTaken
 from meshllm_core.transport.quic import path as paths
@@ -37,7 +37,7 @@ class Endpoint(asyncio.DatagramProtocol):
         self,
         sock: socket.socket,
         *,
-        accept: Callable[[bytes, Path, bytes], Driver | None],
+        accept: Callable[[bytes, Path, QuicHeader], Driver | None],
         counted: Callable[[str, str], None],
         on_knock: Callable[[bytes], None],
     ) -> None:
@@ -181,7 +181,7 @@ class Endpoint(asyncio.DatagramProtocol):
         ):
             self._counted("malformed", f"a datagram from {path[0]}")
             return None
-        return self._accept(data, path, header.destination_cid)
+        return self._accept(data, path, header)
 
     def _control(self, data: bytes, path: Path) -> None:
         if data[0] == paths.KNOCK and len(data) == 1 + paths.NONCE_BYTES:

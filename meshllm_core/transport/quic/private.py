@@ -65,9 +65,14 @@ class MeshConnection(QuicConnection):
         config: QuicConfiguration,
         *,
         expected: NodeId | None = None,
-        original_destination_connection_id: bytes | None = None,
+        original: bytes | None = None,
+        retried: bytes | None = None,
     ) -> None:
-        """`expected` is the node that is dialled; None takes whoever comes."""
+        """`expected` is the node that is dialled; None takes whoever comes.
+
+        For the side that listens: `original` is the connection id that the peer chose for this side, and
+        `retried` the one that it was given when it had to prove its address.
+        """
         self.expected = expected
         self.certificate = b""
         """What the peer showed (DER); means nothing before the event HandshakeCompleted."""
@@ -82,7 +87,9 @@ class MeshConnection(QuicConnection):
         self._taken: dict[int, int] = {}
         self._handshake_bytes = 0
         super().__init__(
-            configuration=config, original_destination_connection_id=original_destination_connection_id
+            configuration=config,
+            original_destination_connection_id=original,
+            retry_source_connection_id=retried,
         )
         # Nobody has a use for streams in one direction.
         self._local_max_streams_uni.value = self._local_max_streams_uni.sent = 0

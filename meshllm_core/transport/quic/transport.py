@@ -2,8 +2,12 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable
 from functools import partial
+from time import monotonic
+
+from aioquic.quic.packet import QuicHeader, QuicProtocolVersion, encode_quic_retry
 
 from meshllm_core.errors import PeerUnreachable
 from meshllm_core.identity.keys import SigningKey
@@ -13,11 +17,12 @@ from meshllm_core.transport.link import Channel, OnLink
 from meshllm_core.transport.quic import path as paths
 from meshllm_core.transport.quic.driver import Driver
 from meshllm_core.transport.quic.ending import REFUSED, no_answer, no_route
-from meshllm_core.transport.quic.endpoint import Endpoint, bind
+from meshllm_core.transport.quic.endpoint import CONNECTION_ID, Endpoint, bind
 from meshllm_core.transport.quic.link import QuicLink
 from meshllm_core.transport.quic.names import path_to
 from meshllm_core.transport.quic.path import Path
 from meshllm_core.transport.quic.private import MeshConnection, configuration
+from meshllm_core.transport.quic.retry import RetryTokens
 from meshllm_core.transport.quic.side import SideChannels
 from meshllm_core.wire import limits
 from meshllm_core.wire.announcement import Address
@@ -42,6 +47,7 @@ class QuicTransport:
         """This node's (DER)."""
         self._listening = configuration(key, certificate, is_client=False)
         self._dialling = configuration(key, certificate, is_client=True)
+        self._tokens = RetryTokens(os.urandom(32))
         self._on_link = on_link
         self._tls = tls
         self._counted = counted
@@ -136,12 +142,19 @@ class QuicTransport:
 
     # Connections that come in.
 
-    def _accept(self, data: bytes, path: Path, connection_id: bytes) -> Driver | None:
+    def _accept(self, data: bytes, path: Path, header: QuicHeader) -> Driver | None:
         if self._closed:
             return None
-        quic = MeshConnection(self._listening, original_destination_connection_id=connection_id)
+        given = header.destination_cid
+        original = self._tokens.original(header.token, path, given, monotonic()) if header.token else None
+        if original is None and len(self._strangers) >= limits.HANDSHAKES // 2:
+            self._ask_again(path, header)
+            return None
+        quic = MeshConnection(
+            self._listening, original=original or given, retried=None if original is None else given
+        )
         driver, link = self._make(quic, path, dialled=False)
-        self._endpoint.learn(connection_id, driver)
+        self._endpoint.learn(given, driver)
         driver.feed(data)
         if not quic.started or driver.gone:
             # Nothing in it could be decrypted, so there is nobody to talk to.
@@ -160,6 +173,18 @@ class QuicTransport:
             self._links[oldest].close("too many others wait to be admitted", code=REFUSED, frame_type=0)
         self._watch(link, "the handshake was not completed")
         return driver
+
+    def _ask_again(self, path: Path, header: QuicHeader) -> None:
+        given = os.urandom(CONNECTION_ID)
+        token = self._tokens.make(path, header.destination_cid, given, monotonic())
+        answer = encode_quic_retry(
+            version=QuicProtocolVersion.VERSION_1,
+            source_cid=given,
+            destination_cid=header.source_cid,
+            original_destination_cid=header.destination_cid,
+            retry_token=token,
+        )
+        self._endpoint.send(answer, path)
 
     def _watch(self, link: QuicLink, why: str) -> None:
         if (timer := self._strangers.get(link)) is not None:
