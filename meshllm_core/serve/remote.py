@@ -6,7 +6,7 @@ What comes back is checked as what any stranger sends: sizes, order, and never m
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import msgspec
 
@@ -28,6 +28,8 @@ from meshllm_core.wire import limits
 OPEN_SECONDS = 5.0
 SILENCE_SECONDS = 15.0
 """A node that says nothing for so long is gone: one that works or waits says so every 5 s."""
+END_SECONDS = 0.5
+"""So long the other side's end, which leaves together with its last frame, is waited for."""
 STALLED_SECONDS = 900.0
 """So long a node may say that it is alive and give nothing."""
 CONTEXT = 1 << 20
@@ -134,7 +136,9 @@ class RemoteEngine:
 
     @asynccontextmanager
     async def _call(self, ask: calls.Ask, limit: int) -> AsyncIterator[Channel]:
-        """A channel on which `ask` was sent; leaving the block gives it up, which ends what is left."""
+        """A channel on which `ask` was sent. Leaving the block by an exception gives it up, which ends what
+        is left; otherwise both sides finish, so that a connection can serve again.
+        """
         body = calls.encode(ask)
         channel = await self._open()
         try:
@@ -144,6 +148,7 @@ class RemoteEngine:
                 raise RequestCancelled("The request was cancelled.")
             await channel.send(body)
             yield channel
+            await _finished(channel)
         except (LinkClosed, WireError) as error:
             raise self._explained(error) from error
         finally:
@@ -185,3 +190,10 @@ class RemoteEngine:
         if isinstance(error, LinkClosed):
             return LinkClosed(f"{self._name} went away while it answered.", hint=_AGAIN)
         return WireError(f"{self._name} answered with what makes no sense: {error.message}", hint=_AGAIN)
+
+
+async def _finished(channel: Channel) -> None:
+    with suppress(LinkClosed, WireError, TimeoutError):
+        async with asyncio.timeout(END_SECONDS):
+            await channel.finish()
+            await channel.receive()

@@ -100,6 +100,16 @@ async def test_the_other_calls(asking: Asking) -> None:
     await asking.peers.idle()
 
 
+async def test_both_sides_finish_so_that_a_connection_can_serve_again(asking: Asking) -> None:
+    await asking.run()
+    await asking.engine.tokenize("x", add_special=True, parse_special=True)
+    await asking.peers.idle()
+    for end in asking.serving.calls:
+        assert end.finished
+        assert end.other.finished
+        assert not end.broken, "neither side gave up what was finished"
+
+
 async def test_vectors() -> None:
     peers = MemoryPeers(node("kitchen", m=ScriptedEngine(facts=EMBEDDER)))
     engine = RemoteEngine(peers, peers.replicas()[0], EMBEDDER)

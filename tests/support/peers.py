@@ -32,6 +32,11 @@ class MemoryChannel:
         self.other: MemoryChannel
         self.taken = 0
         """Frames that `receive` gave."""
+        self.finished = False
+        """This side sends no more."""
+        self.broken = False
+        """It was given up before both sides had read each other's end."""
+        self._ended = False
         self._frames: deque[bytes | None] = deque()
         self._aborted = False
         self._changed = asyncio.Event()
@@ -50,6 +55,7 @@ class MemoryChannel:
             self._changed.clear()
             await self._changed.wait()
         if self._frames[0] is None:
+            self._ended = True
             return None
         frame = self._frames.popleft()
         self.other._changed.set()
@@ -61,12 +67,15 @@ class MemoryChannel:
 
     async def finish(self) -> None:
         self._check()
+        self.finished = True
         self.other._frames.append(None)
         self.other._changed.set()
 
     def abort(self) -> None:
+        if self.finished and self._ended:
+            return
         for end in (self, self.other):
-            end._aborted = True
+            end._aborted = end.broken = True
             end._frames.clear()
             end._changed.set()
 
