@@ -143,9 +143,16 @@ async def test_a_stranger_is_held_shorter() -> None:
     async with node() as a, node() as b:
         near, far = await linked(a, b, admit=False)
         one, other = await channel(near, far, ChannelKind.CONTROL)
+        for _ in range(200):
+            await one.send(bytes(limits.STRANGER_FRAME))
+            assert await pull(other) == bytes(limits.STRANGER_FRAME)
         pushing = asyncio.create_task(one.send(bytes(2 << 20)))
         await asyncio.sleep(STALL)
         assert len(quic(other)._unread) <= windows.UNREAD_STRANGER
+        assert isinstance(far, QuicLink)
+        window = far._driver.quic._local_max_data
+        unread = len(quic(other)._unread)
+        assert window.value <= window.used - unread + windows.LINK_UNREAD_STRANGER, "all channels together"
         with pytest.raises(WireError, match="limit is 8192"):
             await pull(other)
         with pytest.raises(LinkClosed):
