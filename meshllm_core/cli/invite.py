@@ -22,8 +22,8 @@ from meshllm_core.errors import ConfigError
 
 PNG_SCALE = 10
 """Pixels for a module."""
-LINES_LEFT = 2
-"""Lines of the terminal that a code leaves free, for the shell's prompt."""
+LINES_LEFT = 1
+"""Lines of the terminal that a code leaves free, for the shell's prompt; with a wide border one more."""
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 _SPAN = re.compile(r"(\d{1,9})\s*([smhdw])", re.IGNORECASE)
@@ -146,7 +146,8 @@ def _quiet(code: qr.Matrix) -> int | None:
     size = shutil.get_terminal_size()
     for quiet in range(qr.QUIET, qr.QUIET_SHOWN - 1, -1):
         columns, lines = qr.size_shown(code, quiet=quiet)
-        if columns <= size.columns and lines + LINES_LEFT <= size.lines:
+        left = LINES_LEFT + (quiet > qr.QUIET_SHOWN)
+        if columns <= size.columns and lines + left <= size.lines:
             return quiet
     return None
 

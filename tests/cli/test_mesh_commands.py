@@ -4,6 +4,7 @@ import asyncio
 import stat
 import sys
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,10 @@ import pytest
 from meshllm_core.api.schema import InviteAnswer
 from meshllm_core.api.schema_mesh import LONGEST_INVITE
 from meshllm_core.cli.camera import read_token_from_camera
-from meshllm_core.cli.invite import span, words
+from meshllm_core.cli.invite import code_lines, span, words
 from meshllm_core.cli.picture import read_token_from_picture
 from meshllm_core.discovery import qr
-from meshllm_core.discovery.token import compact, encode
+from meshllm_core.discovery.token import compact, encode, fitting
 from meshllm_core.errors import ConfigError, ExitCode, NotPermitted
 from meshllm_core.paths import Paths
 from meshllm_core.state import mesh_events as ev
@@ -79,7 +80,7 @@ async def test_the_code_is_drawn_into_a_pipe_only_if_asked_for(mesh: Mesh) -> No
 
 
 @pytest.mark.parametrize(
-    ("lines", "colour", "border"), [(24, True, 3), (40, True, 4), (23, False, 2), (22, False, None)]
+    ("lines", "colour", "border"), [(24, True, 3), (40, True, 4), (22, False, 2), (21, False, None)]
 )
 async def test_on_a_terminal_the_code_is_whole_or_not_drawn(
     mesh: Mesh, paths: Paths, lines: int, colour: bool, border: int | None
@@ -93,6 +94,16 @@ async def test_on_a_terminal_the_code_is_whole_or_not_drawn(
     else:
         drawn = qr.ansi_blocks(code, quiet=border) if colour else qr.half_blocks(code, quiet=border)
         assert "\n".join(drawn) in out.replace("\r\n", "\n")
+
+
+def test_the_largest_code_fits_80_by_24(monkeypatch: pytest.MonkeyPatch) -> None:
+    places = fitting([("10.0.0.2", 9338), ("fd00::2", 9338), ("192.168.1.2", 9338)])
+    token = encode(replace(INVITE, addresses=places))
+    monkeypatch.setattr("meshllm_core.cli.invite.is_terminal", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("LINES", "24")
+    assert len(places) == 3
+    assert len(code_lines(token, None)) == 23
 
 
 @pytest.mark.parametrize(
@@ -114,7 +125,7 @@ def test_words_say_what_an_invite_allows() -> None:
     assert "any number of machines, for ever, as a client, which only asks and invite others" in words(
         answer, may_invite=True
     )
-    lonely = encode(type(INVITE)(INVITE.node, INVITE.secret, INVITE.mesh))
+    lonely = encode(replace(INVITE, addresses=()))
     text = words(InviteAnswer(token=lonely, id="x", role="host", uses=1, expires_at=1.8e9), may_invite=False)
     assert "one machine, until" in text
     assert "no address that others can use" in text
