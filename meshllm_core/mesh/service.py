@@ -68,6 +68,8 @@ class MeshService:
 
     async def start(self) -> None:
         """Enters the mesh that this node was in when it stopped, if any."""
+        # Whom to trust decides who comes in: a file that cannot be read is told before anybody does.
+        self.environment.owners.read_trust()
         state = self.environment.store.load()
         if state is not None:
             async with self._turn:
@@ -262,6 +264,8 @@ class MeshService:
             interfaces, _ = usable(env.options.bind_ip)
             self.greeter.me.role = wanted.role
             sockets = await self._listen()
+            port = sockets.transport.port
+            self.greeter.me.addresses = tuple(Address(i.address, port) for i in interfaces)
             joining = Joining(
                 sockets.transport,
                 self.greeter,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from meshllm_core.errors import JoinRefused, ProofInvalid
+from meshllm_core.identity.keys import SigningKey
 from meshllm_core.ids import NodeId
 from meshllm_core.membership.certificates import Membership, read_chain
 from meshllm_core.membership.gossip import Gossip
@@ -195,14 +196,32 @@ class Session:
             if now - looked >= INTERFACES_SECONDS:
                 looked = now
                 self.refresh_addresses()
-                self._changed(self.roster.prune(self.environment.clock.time()))
+                self._renew()
             self.peers.tell()
             self.environment.refusals.flush()
             if self._dirty and now - saved >= SAVE_SECONDS:
                 saved = now
                 self.save()
-            await self._measure_reach(now)
+            self._measure_reach(now)
             await asyncio.sleep(TICK_SECONDS)
+
+    def _renew(self) -> None:
+        """Drops what ended, renews what is about to, and takes up a certificate that somebody renewed."""
+        env, me = self.environment, self.greeter.me
+        wall = env.clock.time()
+        self._changed(self.roster.prune(wall))
+        me.owner = env.owners.certificate()
+        signers = [env.key]
+        if self.state.root_seed:
+            signers.append(SigningKey(self.state.root_seed))
+        for signer in signers:
+            for node in self.roster.renewal_due(wall, signer.public):
+                self.mesh.publish(self.roster.renew(signer, node, wall=wall, entropy=env.entropy))
+                self._dirty = True
+        own = self.roster.membership(me.key.public, wall)
+        if own is not None and own.chain != me.chain:
+            me.chain = own.chain
+            self._dirty = True
 
     # Addresses and reach --------------------------------------------------------------------------
 
@@ -227,7 +246,7 @@ class Session:
         told = tuple(map(str, self.greeter.me.addresses))
         env.append(AddressesChanged(at=env.clock.time(), addresses=told, left_out=self._left_out))
 
-    async def _measure_reach(self, now: float) -> None:
+    def _measure_reach(self, now: float) -> None:
         if now < self._reach_due or not self.mesh.links or not self.greeter.me.addresses:
             return
         link = min(self.mesh.links.values(), key=lambda link: link.since)
@@ -236,10 +255,9 @@ class Session:
 
     async def first_reach(self) -> Reach | None:
         """What the first member that is asked says; None without a link."""
-        if not self.mesh.links or not self.greeter.me.addresses:
-            return None
-        self._reach_due = self.environment.clock.monotonic() + REACH_RETRY_SECONDS
-        return await self._ask_reach(min(self.mesh.links.values(), key=lambda link: link.since))
+        if self._asking is None:
+            self._measure_reach(self.environment.clock.monotonic())
+        return None if self._asking is None else await asyncio.shield(self._asking)
 
     async def _ask_reach(self, link: PeerLink) -> Reach:
         env, announcer = self.environment, self.mesh.announcer
@@ -286,7 +304,7 @@ class Session:
         env = self.environment
         status = judge(env.options.trust_policy, env.owners.trust(), certificate, peer, env.clock.time())
         if not status.admits:
-            raise JoinRefused(status.words, reason="policy")
+            raise JoinRefused(status.sentence, reason="policy")
 
     def _channel_came(self, peer: NodeId, channel: Channel) -> None:
         if channel.kind is ChannelKind.CALL and self.greeter.me.role == "host":

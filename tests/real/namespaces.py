@@ -17,6 +17,12 @@ import httpx
 PREFIX = f"m{os.getpid() % 10_000}"
 
 
+def tell(text: str) -> None:
+    """A line of the show."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
 def run(*command: str, check: bool = True) -> str:
     """Runs a command of the system; its output."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
@@ -109,6 +115,11 @@ class Machine:
         """The node's snapshot."""
         found: dict[str, Any] = self.get("http://127.0.0.1:3131/api/snapshot")
         return found
+
+    def replica(self, peer: str, model: str) -> bool:
+        """Whether it sees that model ready on that peer."""
+        offers = self.peers()[peer]["models"]
+        return any(offer["id"] == model and offer["status"] == "ready" for offer in offers)
 
     def peers(self) -> dict[str, dict[str, Any]]:
         """The other members by name."""

@@ -9,9 +9,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
-from tests.real.namespaces import Machine, machines, wait
+from tests.real.namespaces import Machine, machines, tell, wait
 from tests.real.terminal_picture import picture_of
 
 TMUX_SIZE = ("80", "24")
@@ -22,21 +23,10 @@ def terminal_of(machine: Machine, *arguments: str) -> str:
     session = f"show{machine.namespace}"
     program = " ".join(machine.command(*arguments))
     environment = f"MESHLLM_HOME={machine.home} PYTHONPATH={Path.cwd()} NO_COLOR=1"
-    subprocess.run(
-        [
-            "tmux",
-            "new-session",
-            "-d",
-            "-s",
-            session,
-            "-x",
-            TMUX_SIZE[0],
-            "-y",
-            TMUX_SIZE[1],
-            f"env {environment} {program}; sleep 30",
-        ],
-        check=True,
-    )
+    width, height = TMUX_SIZE
+    size = ["-x", width, "-y", height]
+    shell = f"env {environment} {program}; sleep 30"
+    subprocess.run(["tmux", "new-session", "-d", "-s", session, *size, shell], check=True)
     try:
         wait(lambda: "▀" in _captured(session), "the code is on the screen", 20)
         time.sleep(0.5)
@@ -59,27 +49,54 @@ def serve(machine: Machine, model: str) -> None:
 
 
 def show(models: Sequence[str], folder: Path) -> None:
-    """The whole show; every figure is printed."""
+    """The whole show; every figure is told."""
     with machines(["a", "b", "c"], folder) as (a, b, c):
         for machine, model in zip((a, b, c), models, strict=True):
             serve(machine, model)
         for machine in (a, b, c):
-            wait(lambda m=machine: m.snapshot()["models"][0]["status"] == "ready", "ready", 90)  # type: ignore[misc]
-        json.loads(a.meshllm("invite", "--json").stdout)["token"]
-        time.monotonic()
-        first = {view["id"] for view in b.snapshot()["models"]}
-        wait(lambda: {m["id"] for m in a.peers()["B"]["models"]} == first, "A sees B's model", 10)
-        picture_of(terminal_of(a, "invite", "--qr"), folder / "terminal.png")
-        wait(
-            lambda: all(p["status"] == "alive" for p in a.peers().values()) and len(a.peers()) == 2, "all", 10
-        )
-        wait(lambda: all(p["models"] for p in a.peers().values()), "models", 10)
-        wait(lambda: len(b.peers()) == 2, "B sees C", 10)
-        time.monotonic()
-        b.kill()
-        for status in ("suspect", "down"):
-            wait(lambda s=status: a.peers()["B"]["status"] in (s, "down"), status, 15, 0.02)  # type: ignore[misc]
-        wait(lambda: c.peers()["B"]["status"] == "down", "C knows too", 15, 0.02)
+            wait(partial(is_ready, machine), f"{machine.name} is ready", 90)
+        token = json.loads(a.meshllm("invite", "--json").stdout)["token"]
+        began = time.monotonic()
+        joined = b.meshllm("join", "-", stdin=token)
+        tell(f"B$ meshllm join -\n{joined.stderr}{joined.stdout}")
+        first = b.snapshot()["models"][0]["id"]
+        wait(lambda: bool(a.replica("B", first)), "A sees B's model", 10)
+        tell(f"A lists B's model {time.monotonic() - began:.2f} s after B's command began")
+        screen = terminal_of(a, "invite", "--qr")
+        tell(f"A$ meshllm invite --qr\n{screen}")
+        picture = picture_of(screen, folder / "terminal.png")
+        joined = c.meshllm("join", str(picture))
+        tell(f"C$ meshllm join terminal.png\n{joined.stderr}{joined.stdout}")
+        for machine in (a, b, c):
+            wait(partial(knows_all, machine), f"{machine.name} knows the others and their models", 10)
+        tell(f"A$ meshllm members\n{a.meshllm('members').stdout}")
+        tell(ask(a))
+        killed(a, b, c)
+        tell(f"A$ meshllm members\n{a.meshllm('members').stdout}")
+        tell(ask(a))
+
+
+def killed(a: Machine, b: Machine, c: Machine) -> None:
+    """Kills B without a word and tells what A and C show, and when."""
+    began = time.monotonic()
+    b.kill()
+    wait(lambda: a.peers()["B"]["status"] != "alive", "A suspects B", 15, 0.02)
+    tell(f"A shows B as {a.peers()['B']['status']} {time.monotonic() - began:.2f} s after kill -9")
+    wait(lambda: a.peers()["B"]["status"] == "down", "A gives B up", 15, 0.02)
+    tell(f"A shows B as down {time.monotonic() - began:.2f} s after kill -9")
+    wait(lambda: c.peers()["B"]["status"] == "down", "C knows too", 15, 0.02)
+    tell(f"C shows B as down {time.monotonic() - began:.2f} s after kill -9")
+
+
+def is_ready(machine: Machine) -> bool:
+    """Whether its model answers."""
+    return bool(machine.snapshot()["models"][0]["status"] == "ready")
+
+
+def knows_all(machine: Machine) -> bool:
+    """Whether it sees both others alive, each with its model."""
+    peers = machine.peers().values()
+    return len(peers) == 2 and all(peer["status"] == "alive" and peer["models"] for peer in peers)
 
 
 def ask(machine: Machine) -> str:
