@@ -85,7 +85,7 @@ class PeerTable:
                 owner=self._owner(node, state),
                 skew=link.greeted.skew if link else 0.0,
                 reported_rtt=reported.get(node[:8], 0.0),
-                detail=self._why(node),
+                detail=self._why(node) if state.status in ("alive", "suspect") else "",
                 through=self.name(state.heard_through) if state.heard_through else "",
             )
         )

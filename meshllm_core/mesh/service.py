@@ -6,20 +6,19 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from meshllm_core.discovery.score import Wants
-from meshllm_core.discovery.token import Invite, decode, encode, fitting
-from meshllm_core.errors import InvalidRequest, JoinFailed, MeshError, MeshNetworkError, NotInMesh, describe
+from meshllm_core.discovery.token import Invite, encode, fitting
+from meshllm_core.errors import InvalidRequest, JoinFailed, NotInMesh
 from meshllm_core.identity.keys import SigningKey
-from meshllm_core.ids import MeshId, NodeId, short
+from meshllm_core.ids import MeshId, NodeId
 from meshllm_core.membership.certificates import found
 from meshllm_core.membership.gossip_records import departure_record
 from meshllm_core.membership.records import Record
-from meshllm_core.mesh.checklist import Checklist
 from meshllm_core.mesh.environment import Environment
 from meshllm_core.mesh.greeting import Greeter, Me
-from meshllm_core.mesh.join import Admitted, Joining, Wanted
+from meshllm_core.mesh.join import Admitted
+from meshllm_core.mesh.joiner import Joiner
 from meshllm_core.mesh.nearby import Surroundings
-from meshllm_core.mesh.public import TRIED, AutoJoin, PublicListing, nothing, wanted_from
+from meshllm_core.mesh.public import PublicListing
 from meshllm_core.mesh.session import Session
 from meshllm_core.mesh.sockets import MeshSockets, open_sockets
 from meshllm_core.mesh.storage import MeshState, Publication
@@ -45,10 +44,9 @@ class MeshService:
     """Tests listen in memory."""
     session: Session | None = None
     sockets: MeshSockets | None = None
-    _joining: "asyncio.Task[None] | None" = None
     _listing: PublicListing | None = None
     _tasks: set["asyncio.Task[None]"] = field(default_factory=set)
-    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
         env = self.environment
@@ -61,8 +59,8 @@ class MeshService:
             owner=env.owners.certificate(),
         )
         self.greeter = Greeter(me, env.clock)
-        self.checklist = Checklist(env.append, env.clock)
         self.surroundings = Surroundings(env, self._found_nearby)
+        self.joiner = Joiner(self)
 
     # Life ---------------------------------------------------------------------------------------
 
@@ -72,24 +70,22 @@ class MeshService:
         self.environment.owners.read_trust()
         state = self.environment.store.load()
         if state is not None:
-            async with self._turn:
-                await self._enter(state)
+            async with self.turn:
+                await self.enter(state)
 
     async def stop(self) -> None:
         """The node stops: the others are told, and the membership is kept."""
-        if self._joining is not None:
-            self._joining.cancel()
-            await asyncio.gather(self._joining, return_exceptions=True)
-        async with self._turn:
+        await self.joiner.stop()
+        async with self.turn:
             if self.session is not None:
                 await self._end(self.session)
-            await self._close_sockets()
+            await self.close_sockets()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _enter(self, state: MeshState, admitted: Admitted | None = None) -> Session:
-        sockets = await self._listen()
+    async def enter(self, state: MeshState, admitted: Admitted | None = None) -> Session:
+        sockets = await self.listen()
         session = Session(
             self.environment,
             sockets.transport,
@@ -107,7 +103,7 @@ class MeshService:
             self._publish(session, state.publication)
         return session
 
-    async def _listen(self) -> MeshSockets:
+    async def listen(self) -> MeshSockets:
         if self.sockets is None:
             env = self.environment
             opening = self.open_sockets or partial(
@@ -119,7 +115,7 @@ class MeshService:
             self._spawn(self.surroundings.check_multicast(addresses))
         return self.sockets
 
-    async def _close_sockets(self) -> None:
+    async def close_sockets(self) -> None:
         await self.surroundings.close()
         if self.sockets is not None:
             await self.sockets.close()
@@ -164,7 +160,7 @@ class MeshService:
 
     async def found(self, name: str = "") -> Session:
         """Makes a mesh of which this node is the first member. Raises JoinFailed when it is in one."""
-        async with self._turn:
+        async with self.turn:
             if self.session is not None:
                 raise JoinFailed("This node is in a mesh already.", hint="Leave it first: `meshllm leave`.")
             env = self.environment
@@ -173,7 +169,7 @@ class MeshService:
             state = MeshState(
                 mesh=MeshId(root.public), name=name or env.options.mesh_name, root_seed=root.seed, chain=chain
             )
-            return await self._enter(state)
+            return await self.enter(state)
 
     async def invite(
         self,
@@ -224,97 +220,20 @@ class MeshService:
             "addresses": [str(address) for address in addresses],
         }
 
-    def join(self, text: str) -> None:
-        """Begins to join by an invite; the checklist in the events tells how it goes.
-
-        Raises JoinFailed when a join runs already or the node is in a mesh.
-        """
-        self._may_join()
-        self._joining = asyncio.create_task(self._join_by(text), name="join")
-
-    async def join_and_wait(self, wanted: Wanted, how: str) -> None:
-        """Joins; the checklist is told and what went wrong is raised. Raises JoinRefused, JoinFailed."""
-        self._may_join()
-        self.checklist.start(how)
-        with self.checklist.attempt():
-            await self._join(wanted)
-
-    def _may_join(self) -> None:
-        if self._joining is not None and not self._joining.done():
-            raise JoinFailed("A join is running already.", hint="Wait for it to end: it takes a few seconds.")
-        if self.session is not None:
-            state = self.session.state
-            raise JoinFailed(
-                f"This node is in the mesh {state.name or short(state.mesh)} already.",
-                hint="A node is in one mesh at a time: `meshllm leave` first.",
-            )
-
-    async def _join_by(self, text: str) -> None:
-        self.checklist.start("by invite")
-        try:
-            with self.checklist.attempt():
-                self.checklist.run("token")
-                await self._join(wanted_of(decode(text), self.environment.options.role))
-        except MeshError as error:
-            log.info("join failed: %s", describe(error))
-
-    async def _join(self, wanted: Wanted) -> None:
-        async with self._turn:
-            env = self.environment
-            interfaces, _ = usable(env.options.bind_ip)
-            self.greeter.me.role = wanted.role
-            sockets = await self._listen()
-            port = sockets.transport.port
-            self.greeter.me.addresses = tuple(Address(i.address, port) for i in interfaces)
-            joining = Joining(
-                sockets.transport,
-                self.greeter,
-                self.checklist,
-                interfaces,
-                self.surroundings.addresses_of,
-            )
-            try:
-                admitted = await joining.join(wanted)
-                state = MeshState(mesh=admitted.mesh, name=admitted.mesh_name, chain=admitted.chain)
-                session = await self._enter(state, admitted)
-            except BaseException:
-                if self.session is None:
-                    await self._close_sockets()
-                raise
-            members = len(session.roster.members())
-            self.checklist.passed("admission", f"as {wanted.role}, one of {members} members")
-            await self._check_reach(session)
-            name = state.name or f"the mesh {short(state.mesh)}"
-            self.checklist.end(joined=True, message=f"This node is a member of {name} now.")
-
-    async def _check_reach(self, session: Session) -> None:
-        """The last line: whether others reach this node. It never fails a join."""
-        self.checklist.run("reachability")
-        reach = await session.first_reach()
-        if reach is None or reach.udp is None:
-            self.checklist.skipped("reachability", "nobody could tell whether others reach this node")
-        elif reach.udp:
-            tcp = "" if reach.tcp else " by UDP; TCP is blocked, so large data goes a slower way"
-            self.checklist.passed("reachability", f"others reach this node{tcp}")
-        else:
-            self.checklist.passed(
-                "reachability", "outgoing only: this node reaches others, nobody reaches it unasked"
-            )
-
     async def leave(self) -> None:
         """Ends the membership; what was known of the mesh is forgotten. Raises NotInMesh."""
         self._session()
         await self._leave("asked to")
 
     async def _leave(self, reason: str) -> None:
-        async with self._turn:
+        async with self.turn:
             if self.session is None:
                 return
             await self._end(self.session)
             self.environment.store.clear()
             self.greeter.me.mesh, self.greeter.me.chain = None, ()
             self.greeter.me.role = self.environment.options.role
-            await self._close_sockets()
+            await self.close_sockets()
             self.environment.append(MeshLeft(at=self.environment.clock.time(), reason=reason))
 
     async def public(
@@ -351,25 +270,6 @@ class MeshService:
         self._listing = PublicListing(self.environment, session, wish)
         self._listing.start()
 
-    async def join_public(self, wants: Wants) -> None:
-        """Finds a public mesh and joins it, the best first. Raises JoinFailed, JoinRefused."""
-        self._may_join()
-        async with self._turn:
-            sockets = await self._listen()
-        self.checklist.start("a public mesh")
-        with self.checklist.attempt():
-            self.checklist.run("token", "asking the relays for public meshes")
-            found = await AutoJoin(self.environment, sockets.transport).find(wants)
-            if not found.ranked:
-                raise nothing(found)
-            for scored in found.ranked[:TRIED]:
-                try:
-                    return await self._join(wanted_from(scored, self.environment.options.role))
-                except MeshNetworkError as error:
-                    last = error
-                    self.environment.notice("warning", f"{scored.listing.name or 'a mesh'}: {error.message}")
-            raise last
-
     def revoke(self, target: str, *, confirm: bool) -> dict[str, object]:
         """Ends a membership (with everybody it let in) or an invite. Without `confirm` tells who would go.
 
@@ -405,15 +305,3 @@ class MeshService:
                 hint="Found one with `meshllm invite`, or join one with `meshllm join TOKEN`.",
             )
         return self.session
-
-
-def wanted_of(invite: Invite, role: Role) -> Wanted:
-    """Whom an invite asks, for a node that wants this role; an invite for clients makes a client."""
-    return Wanted(
-        node=invite.node,
-        addresses=tuple(Address(place.host, place.port) for place in invite.addresses),
-        role="client" if invite.role == "client" else role,
-        secret=invite.secret,
-        mesh_prefix=invite.mesh,
-        expires_at=invite.expires_at,
-    )

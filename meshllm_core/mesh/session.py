@@ -20,19 +20,15 @@ from meshllm_core.mesh.announce import Announcer
 from meshllm_core.mesh.environment import Environment
 from meshllm_core.mesh.greeting import Door, Greeted, Greeter, proof_refused
 from meshllm_core.mesh.join import Admitted
-from meshllm_core.mesh.peer_link import PeerLink
 from meshllm_core.mesh.peer_table import PeerTable
-from meshllm_core.mesh.reach import Reach
+from meshllm_core.mesh.presence import Presence
 from meshllm_core.mesh.runtime import Hooks, Mesh
 from meshllm_core.mesh.storage import MeshState, Publication
 from meshllm_core.state.mesh_events import (
-    AddressesChanged,
     InviteRow,
     InvitesChanged,
     MeshEntered,
-    ReachMeasured,
 )
-from meshllm_core.transport.interfaces import usable
 from meshllm_core.transport.link import Channel, ChannelKind, Transport
 from meshllm_core.wire import handshake as hs
 from meshllm_core.wire.announcement import Address
@@ -42,8 +38,6 @@ log = logging.getLogger(__name__)
 TICK_SECONDS = 0.25
 INTERFACES_SECONDS = 5.0
 SAVE_SECONDS = 2.0
-REACH_SECONDS = 120.0
-REACH_RETRY_SECONDS = 10.0
 
 
 @dataclass
@@ -61,11 +55,9 @@ class Session:
     mesh: Mesh = field(init=False)
     roster: Roster = field(init=False)
     peers: PeerTable = field(init=False)
+    presence: Presence = field(init=False)
     _tasks: list["asyncio.Task[None]"] = field(default_factory=list)
-    _asking: "asyncio.Task[Reach] | None" = None
     _dirty: bool = False
-    _reach_due: float = 0.0
-    _left_out: tuple[str, ...] = ()
     _invites: tuple[InviteRow, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -108,6 +100,7 @@ class Session:
             ),
         )
         self.peers = PeerTable(env, self.mesh)
+        self.presence = Presence(env, self.mesh, self.on_addresses)
         self.greeter.door = Door(
             judge=self._judge,
             admit=self._admit,
@@ -131,6 +124,8 @@ class Session:
             above = membership_record(read_chain(state.mesh, own.chain[depth:]))
             self.roster.learn(above, wall)
         self.roster.learn(membership_record(own), wall)
+        if own.role == "client":
+            self.greeter.me.role = "client"
 
     def greeted(self, admitted: Admitted) -> Greeted:
         """The link on which this node was admitted, as that of a member. Raises ProofInvalid."""
@@ -145,7 +140,6 @@ class Session:
     async def start(self, first: Greeted | None = None) -> None:
         """Begins to gossip. `first` is the link on which this node was admitted, if it just was."""
         env, me = self.environment, self.greeter.me
-        self.refresh_addresses()
         own = self.roster.membership(me.key.public)
         env.append(
             MeshEntered(
@@ -159,7 +153,7 @@ class Session:
                 discovery=env.options.discovery,
             )
         )
-        self._tell_addresses()
+        self.presence.refresh()
         self.tell_invites()
         self._tasks = [
             asyncio.create_task(self.mesh.run(), name="mesh"),
@@ -170,9 +164,9 @@ class Session:
 
     async def stop(self, departure: Record | None) -> None:
         """Ends. With a departure the others are told at once."""
-        for task in (*self._tasks[1:], self._asking):
-            if task is not None:
-                task.cancel()
+        self.presence.stop()
+        for task in self._tasks[1:]:
+            task.cancel()
         if departure is not None:
             await self.mesh.leave(departure)
         else:
@@ -195,14 +189,14 @@ class Session:
             now = self.environment.clock.monotonic()
             if now - looked >= INTERFACES_SECONDS:
                 looked = now
-                self.refresh_addresses()
+                self.presence.refresh()
                 self._renew()
             self.peers.tell()
             self.environment.refusals.flush()
             if self._dirty and now - saved >= SAVE_SECONDS:
                 saved = now
                 self.save()
-            self._measure_reach(now)
+            self.presence.measure(now)
             await asyncio.sleep(TICK_SECONDS)
 
     def _renew(self) -> None:
@@ -222,54 +216,6 @@ class Session:
         if own is not None and own.chain != me.chain:
             me.chain = own.chain
             self._dirty = True
-
-    # Addresses and reach --------------------------------------------------------------------------
-
-    def refresh_addresses(self) -> None:
-        """Looks at the interfaces; a change is announced at once."""
-        used, left_out = usable(self.environment.options.bind_ip)
-        addresses = tuple(Address(interface.address, self.transport.port) for interface in used)
-        left = tuple(entry.sentence for entry in left_out)
-        me = self.greeter.me
-        if addresses != me.addresses or left != self._left_out:
-            changed = addresses != me.addresses
-            me.addresses, self._left_out = addresses, left
-            self._tell_addresses()
-            if changed:
-                self._reach_due = 0.0
-                self.on_addresses(addresses)
-                self.mesh.dialler.hurry()
-                self.mesh.announce()
-
-    def _tell_addresses(self) -> None:
-        env = self.environment
-        told = tuple(map(str, self.greeter.me.addresses))
-        env.append(AddressesChanged(at=env.clock.time(), addresses=told, left_out=self._left_out))
-
-    def _measure_reach(self, now: float) -> None:
-        if now < self._reach_due or not self.mesh.links or not self.greeter.me.addresses:
-            return
-        link = min(self.mesh.links.values(), key=lambda link: link.since)
-        self._reach_due = now + REACH_RETRY_SECONDS
-        self._asking = asyncio.create_task(self._ask_reach(link), name="reach")
-
-    async def first_reach(self) -> Reach | None:
-        """What the first member that is asked says; None without a link."""
-        if self._asking is None:
-            self._measure_reach(self.environment.clock.monotonic())
-        return None if self._asking is None else await asyncio.shield(self._asking)
-
-    async def _ask_reach(self, link: PeerLink) -> Reach:
-        env, announcer = self.environment, self.mesh.announcer
-        reach = await self.mesh.reach.measure(link, self.greeter.me.addresses)
-        if reach.udp is None:
-            return reach
-        self._reach_due = env.clock.monotonic() + REACH_SECONDS
-        if (reach.udp, reach.tcp) != (announcer.accepts_udp, announcer.accepts_tcp):
-            announcer.accepts_udp, announcer.accepts_tcp = reach.udp, reach.tcp
-            self.mesh.announce()
-        env.append(ReachMeasured(at=env.clock.time(), accepts_udp=reach.udp, accepts_tcp=reach.tcp))
-        return reach
 
     # Who comes in -------------------------------------------------------------------------------
 

@@ -154,12 +154,12 @@ class NodeMesh:
     async def _join_until_done(self, service: "MeshService") -> None:
         """An invite given at the start: somebody may not be there yet. A clear no ends it."""
         from meshllm_core.discovery.token import decode
-        from meshllm_core.mesh.service import wanted_of
+        from meshllm_core.mesh.joiner import wanted_of
 
         wanted = wanted_of(decode(self.settings.join), service.environment.options.role)
         while service.session is None:
             try:
-                await service.join_and_wait(wanted, "by the invite given at the start")
+                await service.joiner.by_invite(wanted, "by the invite given at the start")
             except JoinFailed as error:
                 log.info("joining failed and is tried again: %s", describe(error))
                 await asyncio.sleep(RETRY_SECONDS)
@@ -170,7 +170,7 @@ class NodeMesh:
         wants = Wants(region=self.settings.region, model="auto" if self.settings.client else "")
         while service.session is None:
             try:
-                await service.join_public(wants)
+                await service.joiner.public(wants)
             except JoinFailed as error:
                 log.info("no public mesh to join: %s", describe(error))
                 await asyncio.sleep(RETRY_SECONDS)
@@ -235,7 +235,7 @@ class NodeMesh:
             case "invite":
                 return await service.invite(**arguments)
             case "join":
-                service.join(arguments["token"])
+                service.joiner.begin(arguments["token"])
                 return {"status": "joining"}
             case "leave":
                 await service.leave()

@@ -1,0 +1,154 @@
+"""Joining a mesh from the outside: by an invite, at the start of the node, or a public one."""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from meshllm_core.discovery.score import Wants
+from meshllm_core.discovery.token import Invite, decode
+from meshllm_core.errors import JoinFailed, MeshError, MeshNetworkError, describe
+from meshllm_core.ids import short
+from meshllm_core.mesh.checklist import Checklist
+from meshllm_core.mesh.join import Joining, Wanted
+from meshllm_core.mesh.public import TRIED, AutoJoin, nothing, wanted_from
+from meshllm_core.mesh.session import Session
+from meshllm_core.mesh.storage import MeshState
+from meshllm_core.transport.interfaces import usable
+from meshllm_core.wire.announcement import Address, Role
+
+if TYPE_CHECKING:
+    from meshllm_core.mesh.service import MeshService
+
+log = logging.getLogger(__name__)
+
+
+class Joiner:
+    """One try at a time."""
+
+    def __init__(self, service: "MeshService") -> None:
+        self.service = service
+        self.checklist = Checklist(service.environment.append, service.environment.clock)
+        self._joining: asyncio.Task[None] | None = None
+
+    async def stop(self) -> None:
+        """Gives up the try that runs, if one does."""
+        if self._joining is not None:
+            self._joining.cancel()
+            await asyncio.gather(self._joining, return_exceptions=True)
+
+    def begin(self, text: str) -> None:
+        """Begins to join by an invite; the checklist in the events tells how it goes.
+
+        Raises JoinFailed when a join runs already or the node is in a mesh.
+        """
+        self._may_join()
+        self._joining = asyncio.create_task(self._join_by(text), name="join")
+
+    async def by_invite(self, wanted: Wanted, how: str) -> None:
+        """Joins; the checklist is told and what went wrong is raised. Raises JoinRefused, JoinFailed."""
+        self._may_join()
+        self.checklist.start(how)
+        with self.checklist.attempt():
+            await self._join(wanted)
+
+    def _may_join(self) -> None:
+        if self._joining is not None and not self._joining.done():
+            raise JoinFailed("A join is running already.", hint="Wait for it to end: it takes a few seconds.")
+        if self.service.session is not None:
+            state = self.service.session.state
+            raise JoinFailed(
+                f"This node is in the mesh {state.name or short(state.mesh)} already.",
+                hint="A node is in one mesh at a time: `meshllm leave` first.",
+            )
+
+    async def _join_by(self, text: str) -> None:
+        self.checklist.start("by invite")
+        try:
+            with self.checklist.attempt():
+                self.checklist.run("token")
+                await self._join(wanted_of(decode(text), self.service.environment.options.role))
+        except MeshError as error:
+            log.info("join failed: %s", describe(error))
+
+    async def _join(self, wanted: Wanted) -> None:
+        async with self.service.turn:
+            env = self.service.environment
+            interfaces, _ = usable(env.options.bind_ip)
+            self.service.greeter.me.role = wanted.role
+            sockets = await self.service.listen()
+            port = sockets.transport.port
+            self.service.greeter.me.addresses = tuple(Address(i.address, port) for i in interfaces)
+            joining = Joining(
+                sockets.transport,
+                self.service.greeter,
+                self.checklist,
+                interfaces,
+                self.service.surroundings.addresses_of,
+            )
+            try:
+                admitted = await joining.join(wanted)
+                state = MeshState(mesh=admitted.mesh, name=admitted.mesh_name, chain=admitted.chain)
+                session = await self.service.enter(state, admitted)
+            except BaseException:
+                if self.service.session is None:
+                    await self.service.close_sockets()
+                raise
+            members = len(session.roster.members())
+            self.checklist.passed("admission", f"as {wanted.role}, one of {members} members")
+            await self._check_reach(session)
+            name = state.name or f"the mesh {short(state.mesh)}"
+            self.checklist.end(joined=True, message=f"This node is a member of {name} now.")
+
+    async def _give_up(self) -> None:
+        """A node that is in no mesh has no open port for one."""
+        async with self.service.turn:
+            if self.service.session is None:
+                await self.service.close_sockets()
+
+    async def _check_reach(self, session: Session) -> None:
+        """The last line: whether others reach this node. It never fails a join."""
+        self.checklist.run("reachability")
+        reach = await session.presence.first_reach()
+        if reach is None or reach.udp is None:
+            self.checklist.skipped("reachability", "nobody could tell whether others reach this node")
+        elif reach.udp:
+            tcp = "" if reach.tcp else " by UDP; TCP is blocked, so large data goes a slower way"
+            self.checklist.passed("reachability", f"others reach this node{tcp}")
+        else:
+            self.checklist.passed(
+                "reachability", "outgoing only: this node reaches others, nobody reaches it unasked"
+            )
+
+    async def public(self, wants: Wants) -> None:
+        """Finds a public mesh and joins it, the best first. Raises JoinFailed, JoinRefused."""
+        self._may_join()
+        async with self.service.turn:
+            sockets = await self.service.listen()
+        self.checklist.start("a public mesh")
+        with self.checklist.attempt():
+            self.checklist.run("token", "asking the relays for public meshes")
+            found = await AutoJoin(self.service.environment, sockets.transport).find(wants)
+            if not found.ranked:
+                await self._give_up()
+                raise nothing(found)
+            for scored in found.ranked[:TRIED]:
+                try:
+                    return await self._join(wanted_from(scored, self.service.environment.options.role))
+                except MeshNetworkError as error:
+                    last = error
+                    self.service.environment.notice(
+                        "warning", f"{scored.listing.name or 'a mesh'}: {error.message}"
+                    )
+            raise last
+
+
+def wanted_of(invite: Invite, role: Role) -> Wanted:
+    """Whom an invite asks, for a node that wants this role; an invite for clients makes a client."""
+    return Wanted(
+        node=invite.node,
+        addresses=tuple(Address(place.host, place.port) for place in invite.addresses),
+        role="client" if invite.role == "client" else role,
+        secret=invite.secret,
+        mesh_prefix=invite.mesh,
+        expires_at=invite.expires_at,
+    )
