@@ -131,7 +131,9 @@ class Attack:
         self.address = Address("127.0.0.1", target.port)
         self.key, self.mine, self.random, self.report = key, mine, random, report
         self.captured: list[bytes] = []
+        self.tokens = target._tokens
         self.raw = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.raw.bind((self.address.host, 0))
         self.link: QuicLink | None = None
         self.channel: QuicChannel | None = None
         self._turn = 0
@@ -178,11 +180,15 @@ class Attack:
         link.close()
 
     async def hellos(self, count: int) -> None:
-        """First packets that can be opened and hold nonsense."""
+        """First packets that can be opened and hold nonsense, from an address that was proved."""
         hello, source = client_hello()
         for turn in range(count):
             payload = crypto(mutated(self.random, hello)) if turn % 2 else quic_frames(self.random)
-            await self.fire("sealed first packets", initial(payload, source))
+            given = self.random.randbytes(8)
+            token = self.tokens.make(
+                self.raw.getsockname(), self.random.randbytes(8), given, time.monotonic()
+            )
+            await self.fire("sealed first packets", initial(payload, source, given, token))
             if turn % 4 == 0:
                 await asyncio.sleep(0)
 

@@ -1,6 +1,5 @@
 """Bytes that nobody should send: mutations, and packets of QUIC that are well sealed and wrong inside."""
 
-import os
 from collections.abc import Sequence
 from random import Random
 
@@ -81,15 +80,14 @@ def client_hello() -> tuple[bytes, bytes]:
     return bytes(quic._crypto_streams[tls.Epoch.INITIAL].sender._buffer), quic.host_cid
 
 
-def initial(payload: bytes, source: bytes) -> bytes:
+def initial(payload: bytes, source: bytes, destination: bytes, token: bytes) -> bytes:
     """A first packet, sealed as anybody can, with `payload` inside."""
-    destination = os.urandom(8)
     pair = CryptoPair()
     pair.setup_initial(cid=destination, is_client=True, version=QuicProtocolVersion.VERSION_1)
     payload = payload[:1400].ljust(1160, b"\0")
     length = len(PACKET_NUMBER) + len(payload) + 16
     header = b"\xc3" + QuicProtocolVersion.VERSION_1.to_bytes(4, "big")
-    header += b"\x08" + destination + b"\x08" + source + b"\x00"
+    header += b"\x08" + destination + b"\x08" + source + varint(len(token)) + token
     header += (length | 0x4000).to_bytes(2, "big") + PACKET_NUMBER
     return pair.encrypt_packet(header, payload, 0)
 
