@@ -176,7 +176,13 @@ class Greeter:
                     member = msgspec.structs.replace(hello, mesh=self.me.mesh or b"", chain=chain)
                     await control.send(
                         channel,
-                        hs.Joined(mesh=self.me.mesh or b"", mesh_name=door.mesh_name(), chain=chain),
+                        hs.Joined(
+                            mesh=self.me.mesh or b"",
+                            mesh_name=door.mesh_name(),
+                            chain=chain,
+                            name=self.me.name,
+                            addresses=self.me.addresses,
+                        ),
                     )
                     return self._greeted(link, channel, member)
                 case _:

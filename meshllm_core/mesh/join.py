@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from meshllm_core.discovery.text import clean_text
 from meshllm_core.errors import JoinFailed, JoinRefused, LinkClosed, PeerUnreachable, ProofInvalid, WireError
 from meshllm_core.ids import MeshId, NodeId, short
@@ -193,4 +195,5 @@ class Joining:
             )
         joined = await self.greeter.ask(link, channel, wanted.secret, wanted.role)
         name = clean_text(joined.mesh_name, limits.NAME)
-        return Admitted(MeshId(joined.mesh), name, joined.chain, link, channel, hello)
+        known = msgspec.structs.replace(hello, name=joined.name, addresses=joined.addresses)
+        return Admitted(MeshId(joined.mesh), name, joined.chain, link, channel, known)

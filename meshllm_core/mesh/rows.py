@@ -47,7 +47,7 @@ def row_of(facts: Facts) -> PeerRow:
     source, rtt = _rtt(facts)
     return PeerRow(
         node=facts.node.hex(),
-        name=clean_text(said.name, limits.NAME) if said and said.name else short(facts.node),
+        name=_name(facts),
         status=facts.state.status,
         role=membership.role if membership else (said.role if said else "host"),
         since=facts.since,
@@ -70,6 +70,13 @@ def row_of(facts: Facts) -> PeerRow:
         seen_through=facts.through,
         detail=facts.detail or _detail(facts),
     )
+
+
+def _name(facts: Facts) -> str:
+    """As it announced itself, or as it greeted before that; its id without either."""
+    said, link = facts.state.announcement, facts.link
+    name = said.name if said else link.greeted.hello.name if link else ""
+    return clean_text(name, limits.NAME) or short(facts.node)
 
 
 def _path(link: PeerLink | None) -> Literal["", "quic", "tls"]:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from meshllm_core.errors import JoinRefused, MeshNetworkError, PeerUnreachable, ProofInvalid, WireError
@@ -22,6 +22,7 @@ from meshllm_core.mesh.dialler import Dialler
 from meshllm_core.mesh.greeting import Greeted, Greeter, Me
 from meshllm_core.mesh.peer_link import Handlers, PeerLink
 from meshllm_core.mesh.reach import ReachTest
+from meshllm_core.mesh.tasks import Tasks
 from meshllm_core.transport.link import Channel, Clock, Link, Transport
 from meshllm_core.wire import gossip as wire
 from meshllm_core.wire import handshake as hs
@@ -73,7 +74,7 @@ class Mesh:
     links: dict[NodeId, PeerLink] = field(default_factory=dict)
     failures: dict[NodeId, MeshNetworkError] = field(default_factory=dict)
     """Why the last dial of a node failed."""
-    _tasks: set["asyncio.Task[None]"] = field(default_factory=set)
+    _tasks: Tasks = field(default_factory=Tasks)
     _probes: dict[bytes, "asyncio.Future[None]"] = field(default_factory=dict)
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
     _flushing: bool = False
@@ -159,9 +160,7 @@ class Mesh:
         await self.reach.close()
         for link in list(self.links.values()):
             link.close(reason)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.stop()
 
     # Links --------------------------------------------------------------------------------------
 
@@ -185,7 +184,7 @@ class Mesh:
         self.failures.pop(peer, None)
         self.book.learn(peer, greeted.hello.addresses)
         self.book.worked(peer, greeted.link.address)
-        self._spawn(self._hold(link), f"link {short(peer)}")
+        self._tasks.start(self._hold(link), f"link {short(peer)}")
         self.gossip.publish(membership_record(greeted.membership), now)
         self.gossip.linked(peer, now)
         self.hooks.on_peer(peer)
@@ -341,11 +340,6 @@ class Mesh:
         if self.roster.membership(node) is not None:
             self.book.learn(node, addresses)
             self._woken.set()
-
-    def _spawn(self, work: Coroutine[None, None, None], name: str) -> None:
-        task = asyncio.create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 COPIED = (

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -22,6 +22,7 @@ from meshllm_core.mesh.public import PublicListing
 from meshllm_core.mesh.session import Session
 from meshllm_core.mesh.sockets import MeshSockets, open_sockets
 from meshllm_core.mesh.storage import MeshState, Publication
+from meshllm_core.mesh.tasks import Tasks
 from meshllm_core.state.mesh_events import MeshLeft
 from meshllm_core.transport.interfaces import usable
 from meshllm_core.transport.link import Link, OnLink
@@ -45,7 +46,7 @@ class MeshService:
     session: Session | None = None
     sockets: MeshSockets | None = None
     _listing: PublicListing | None = None
-    _tasks: set["asyncio.Task[None]"] = field(default_factory=set)
+    _tasks: Tasks = field(default_factory=Tasks)
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
@@ -80,9 +81,7 @@ class MeshService:
             if self.session is not None:
                 await self._end(self.session)
             await self.close_sockets()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.stop()
 
     async def enter(self, state: MeshState, admitted: Admitted | None = None) -> Session:
         sockets = await self.listen()
@@ -112,7 +111,7 @@ class MeshService:
             self.sockets = await opening(self._link_came)
             addresses = [interface.address for interface in usable(env.options.bind_ip)[0]]
             await self.surroundings.start(mesh=None, port=self.sockets.transport.port, addresses=addresses)
-            self._spawn(self.surroundings.check_multicast(addresses))
+            self._tasks.start(self.surroundings.check_multicast(addresses), "multicast")
         return self.sockets
 
     async def close_sockets(self) -> None:
@@ -135,16 +134,12 @@ class MeshService:
             self.session.mesh.seen_nearby(node, addresses)
 
     def _addresses_changed(self, addresses: Sequence[Address]) -> None:
-        self._spawn(self.surroundings.update([address.host for address in addresses]))
+        hosts = [address.host for address in addresses]
+        self._tasks.start(self.surroundings.update(hosts), "nearby")
 
     def _expelled(self) -> None:
         self.environment.notice("error", "This node's membership was revoked by a member of the mesh.")
-        self._spawn(self._leave("its membership was revoked"))
-
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(self._leave("its membership was revoked"), "leave")
 
     async def _link_came(self, link: Link) -> None:
         if self.session is None:

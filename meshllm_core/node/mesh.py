@@ -13,6 +13,7 @@ from meshllm_core import __version__
 from meshllm_core.config import Settings
 from meshllm_core.errors import JoinFailed, MeshError, PeerUnreachable, describe
 from meshllm_core.ids import NodeId
+from meshllm_core.mesh.tasks import Tasks
 from meshllm_core.node.mesh_local import local_of
 from meshllm_core.node.store import EventStore
 from meshllm_core.paths import Paths
@@ -58,7 +59,7 @@ class NodeMesh:
     _key: "asyncio.Task[StoredKey] | None" = None
     _service: "MeshService | None" = None
     _limits: CallLimits = field(default_factory=CallLimits)
-    _tasks: set["asyncio.Task[None]"] = field(default_factory=set)
+    _tasks: Tasks = field(default_factory=Tasks)
 
     # Routing --------------------------------------------------------------------------------------
 
@@ -96,25 +97,22 @@ class NodeMesh:
             channel.abort()
             return
         asker = Asker(session.peers.name(node), node, session.is_guest(node))
-        self._spawn(answer(channel, asker, self.inference, self._limits), "call")
+        self._tasks.start(answer(channel, asker, self.inference, self._limits), "call")
 
     # Life -----------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Loads the key in the background, then enters the mesh that was asked for or that it was in."""
         self._key = asyncio.create_task(self._load_key(), name="identity")
-        self._spawn(self._begin(), "mesh start")
+        self._tasks.start(self._begin(), "mesh start")
 
     async def stop(self) -> None:
         """Says goodbye to the others."""
-        tasks = [*self._tasks]
         if self._service is not None:
             await self._service.stop()
-        for task in tasks:
-            task.cancel()
+        await self._tasks.stop()
         if self._key is not None:
-            tasks.append(self._key)  # type: ignore[arg-type]
-        await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(self._key, return_exceptions=True)
 
     async def _load_key(self) -> "StoredKey":
         from meshllm_core.identity.storage import load_or_create
@@ -252,11 +250,6 @@ class NodeMesh:
 
     def _notice(self, level: Any, text: str) -> None:
         self.store.append(NoticeLogged(at=time.time(), level=level, source="mesh", text=text))
-
-    def _spawn(self, work: Any, name: str) -> None:
-        task = asyncio.create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 def _import_mesh() -> None:

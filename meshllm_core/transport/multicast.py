@@ -5,6 +5,7 @@ import contextlib
 import ipaddress
 import os
 import socket
+import time
 from collections.abc import Sequence
 
 GROUP = "224.0.0.251"
@@ -23,47 +24,44 @@ async def probe_multicast(interfaces: Sequence[str], *, timeout: float = 1.0) ->
     try it on, or no socket for it.
     """
     addresses = [address for address in interfaces if ipaddress.ip_address(address).version == 4]
-    asked = [asyncio.ensure_future(_comes_back(address, timeout)) for address in addresses]
-    try:
-        for answer in asyncio.as_completed(asked):
-            if await answer:
-                return True
-    finally:
-        for task in asked:
-            task.cancel()
-        results = await asyncio.gather(*asked, return_exceptions=True)
-    return False if False in results else None
+    # In threads: uvloop has no datagrams on plain sockets.
+    asked = [asyncio.to_thread(_comes_back, address, timeout) for address in addresses]
+    answers = await asyncio.gather(*asked)
+    if True in answers:
+        return True
+    return False if False in answers else None
 
 
-async def _comes_back(address: str, seconds: float) -> bool | None:
+def _comes_back(address: str, seconds: float) -> bool | None:
     nonce = os.urandom(4).hex().encode()
     question = _question(nonce)
-    loop = asyncio.get_running_loop()
     try:
         listening, sending = _listener(address), _sender(address)
     except OSError:
         return None
     with listening, sending:
-        hearing = asyncio.ensure_future(_hear(listening, question))
         try:
             for _ in range(TRIES):
                 # Refused by a firewall or for want of a permission: that it will not be heard is the answer.
                 with contextlib.suppress(PermissionError):
-                    await loop.sock_sendto(sending, question, (GROUP, PORT))
-                if await asyncio.wait([hearing], timeout=seconds / TRIES) and hearing.done():
+                    sending.sendto(question, (GROUP, PORT))
+                if _hears(listening, question, seconds / TRIES):
                     return True
             return False
         except OSError:
             return None
-        finally:
-            hearing.cancel()
-            await asyncio.gather(hearing, return_exceptions=True)
 
 
-async def _hear(listening: socket.socket, wanted: bytes) -> None:
-    loop = asyncio.get_running_loop()
-    while await loop.sock_recv(listening, DATAGRAM) != wanted:
-        pass
+def _hears(listening: socket.socket, wanted: bytes, seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        listening.settimeout(left)
+        try:
+            if listening.recv(DATAGRAM) == wanted:
+                return True
+        except TimeoutError:
+            return False
+    return False
 
 
 def _listener(address: str) -> socket.socket:
@@ -93,7 +91,6 @@ def _sender(address: str) -> socket.socket:
 def _socket() -> socket.socket:
     """Shares the port with the machine's own responder."""
     made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    made.setblocking(False)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if hasattr(socket, "SO_REUSEPORT"):
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)

@@ -54,6 +54,9 @@ class Joined(Message, frozen=True, kw_only=True, tag="joined"):
     mesh: Id
     mesh_name: Name
     chain: Chain
+    name: Name = ""
+    """Of the node that admits: it told a stranger nothing of itself."""
+    addresses: Addresses = ()
 
 
 RefusalCode = Literal[
