@@ -3,10 +3,12 @@
 import asyncio
 import contextlib
 import ipaddress
+import os
 import socket
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from meshllm_core.errors import LinkClosed, PeerUnreachable
 from meshllm_core.ids import NodeId, short
@@ -36,6 +38,11 @@ class _Peer:
     ready: list[TlsConnection] = field(default_factory=list)
     filling: asyncio.Task[None] | None = None
 
+    @property
+    def dialled(self) -> int:
+        """How many of the connections were opened by this side."""
+        return sum(connection.dialled for connection in self.connections)
+
 
 class TlsEndpoint:
     """Belongs to the event loop on which it is used."""
@@ -60,22 +67,25 @@ class TlsEndpoint:
     async def secure(self, accepted: socket.socket, source: str) -> None:
         """The handshake with somebody who connected. Raises OSError, of which TLS errors are a kind."""
         connection = self._connection(dialled=False)
-        transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
-            lambda: connection,
+        certificate = await _secured(
+            asyncio.get_running_loop().connect_accepted_socket(
+                lambda: connection,
+                accepted,
+                ssl=self._trust.listening,
+                ssl_handshake_timeout=_HANDSHAKE_SECONDS,
+                ssl_shutdown_timeout=SHUTDOWN_SECONDS,
+            ),
             accepted,
-            ssl=self._trust.listening,
-            ssl_handshake_timeout=_HANDSHAKE_SECONDS,
-            ssl_shutdown_timeout=SHUTDOWN_SECONDS,
+            connection,
         )
-        certificate = transport.get_extra_info("ssl_object").getpeercert(True)
         peer = self._trust.owner(certificate)
-        if peer is None:
+        if peer is None or certificate is None:
             # It was forbidden during its handshake.
             self._counted("wrong key", source)
             connection.abort()
             return
         known = self._known(peer, certificate)
-        if sum(not other.dialled for other in known.connections) >= limits.CHANNELS:
+        if len(known.connections) - known.dialled >= limits.CHANNELS:
             self._counted("too many channels", short(peer))
             connection.abort()
             return
@@ -88,7 +98,7 @@ class TlsEndpoint:
         known.addresses = tuple(addresses)
         connection = self._take_ready(known)
         if connection is None:
-            if sum(other.dialled for other in known.connections) >= limits.CHANNELS:
+            if known.dialled >= limits.CHANNELS:
                 raise PeerUnreachable(
                     f"{limits.CHANNELS} channels to node {short(peer)} are open.",
                     hint="Try again when one of them has ended.",
@@ -98,7 +108,8 @@ class TlsEndpoint:
                 connection.abort()
                 raise PeerUnreachable(f"The link to node {short(peer)} ended while it was dialled by TCP.")
         channel = connection.open()
-        if self._warm and not known.ready and (known.filling is None or known.filling.done()):
+        filling = known.filling is not None and not known.filling.done()
+        if self._warm and not known.ready and not filling and known.dialled < limits.CHANNELS:
             known.filling = asyncio.create_task(self._fill(peer, known), name=f"tls to {short(peer)}")
         return channel
 
@@ -170,6 +181,8 @@ class TlsEndpoint:
 
     async def _dial(self, peer: NodeId, known: _Peer) -> TlsConnection:
         """Tries the addresses one after the other, each a little before the one before it has failed."""
+        if not known.addresses:
+            raise PeerUnreachable(f"Node {short(peer)} cannot be reached by TCP: no address is known.")
         order = sorted(known.addresses, key=lambda address: address != known.worked)
         tries: list[asyncio.Task[TlsConnection | str]] = []
         try:
@@ -204,8 +217,10 @@ class TlsEndpoint:
             connection, shown = await self._handshake(address)
         except ssl.SSLError as error:
             return f"{address}: {error.reason or error}"
-        except (OSError, ValueError) as error:
-            return f"{address}: {getattr(error, 'strerror', None) or error}"
+        except OSError as error:
+            return f"{address}: {os.strerror(error.errno) if error.errno else error}"
+        except ValueError:
+            return f"{address}: no IP address"
         if shown != known.certificate:
             self._counted("wrong key", str(address))
             connection.abort("another node answered")
@@ -232,18 +247,47 @@ class TlsEndpoint:
             dialling.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await loop.sock_connect(dialling, (address.host, address.port))
             await loop.sock_sendall(dialling, bytes([self._kind]))
-            transport, _ = await loop.create_connection(
-                lambda: connection,
-                sock=dialling,
-                ssl=self._trust.dialling,
-                server_hostname=self._trust.name,
-                ssl_handshake_timeout=_HANDSHAKE_SECONDS,
-                ssl_shutdown_timeout=SHUTDOWN_SECONDS,
+            certificate = await _secured(
+                loop.create_connection(
+                    lambda: connection,
+                    sock=dialling,
+                    ssl=self._trust.dialling,
+                    server_hostname=self._trust.name,
+                    ssl_handshake_timeout=_HANDSHAKE_SECONDS,
+                    ssl_shutdown_timeout=SHUTDOWN_SECONDS,
+                ),
+                dialling,
+                connection,
             )
         except BaseException:
             dialling.close()
             raise
-        return connection, transport.get_extra_info("ssl_object").getpeercert(True)
+        return connection, certificate
+
+
+async def _secured(
+    handshake: Coroutine[Any, Any, tuple[asyncio.Transport, TlsConnection]],
+    used: socket.socket,
+    connection: TlsConnection,
+) -> bytes | None:
+    """The certificate that a handshake over the socket `used` has proved.
+
+    A handshake is never cancelled: in its first moment asyncio would lose the connection. Its socket is
+    shut down instead, and the end of it waited for.
+    """
+    task = asyncio.ensure_future(handshake)
+    try:
+        transport, _ = await asyncio.shield(task)
+    except asyncio.CancelledError:
+        with contextlib.suppress(OSError):
+            used.shutdown(socket.SHUT_RDWR)
+        await asyncio.wait([task])
+        if task.exception() is None:
+            connection.abort()
+            await connection.lost.wait()
+        raise
+    certificate: bytes | None = transport.get_extra_info("ssl_object").getpeercert(True)
+    return certificate
 
 
 async def _first(
