@@ -85,7 +85,8 @@ async def test_malformed_records_are_counted_and_ignored(nodes: tuple[Node, Node
     async with _foreign({"schema": "1", "id": "not hex"}) as name:
         await until(lambda: a.nearby.malformed > 0)
         assert name
-    assert set(a.found) == {b.id}
+    # Nodes that run on this machine are found too; the stranger's record is the only one with port 1.
+    assert all(found.port != 1 for found in a.found.values())
 
 
 async def test_without_an_address_it_waits_for_one() -> None:
