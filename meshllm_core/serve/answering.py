@@ -34,8 +34,9 @@ from meshllm_core.wire import limits as sizes
 
 ASK_SECONDS = 10.0
 """So long an open channel may wait for its question."""
-ALIVE_SECONDS = 5.0
-"""A call that has nothing to say says so this often: a node that is gone is told from a long prompt."""
+FIRST_SECONDS, ALIVE_SECONDS = 1.0, 5.0
+"""A call that has nothing to say says so after the first and then this often: so a node that is gone is told
+from a queue and from a long prompt."""
 TAKE_SECONDS = 600.0
 """An asking side that takes nothing for so long is given up."""
 LINGER_SECONDS = 5.0
@@ -157,7 +158,7 @@ class _Call:
         self._watching = watching = asyncio.create_task(self._watch())
         for task in (producing, watching):
             task.add_done_callback(lambda _: self._wake.set())
-        timer = IdleTimer(ALIVE_SECONDS, self._wake.set)
+        timer = IdleTimer(FIRST_SECONDS, self._wake.set)
         try:
             await self._write(producing, watching, timer)
         finally:
@@ -213,15 +214,13 @@ class _Call:
         while not watching.done():
             ended = producing.done()
             for frame in _frames(self._take()):
-                await self._send(frame)
-                timer.restart()
+                await self._send(frame, timer)
             if ended:
                 if (fault := producing.exception()) is not None:
                     raise _told(fault)
                 return
             if timer.due:
-                await self._send(calls.encode(calls.Alive()))
-                timer.restart()
+                await self._send(calls.encode(calls.Alive()), timer)
             await self._wake.wait()
             self._wake.clear()
         raise LinkClosed(f"{self._asker.name} gave the call up.")
@@ -231,12 +230,14 @@ class _Call:
         self._room.set()
         return taken
 
-    async def _send(self, frame: bytes) -> None:
+    async def _send(self, frame: bytes, timer: IdleTimer) -> None:
         try:
             async with asyncio.timeout(TAKE_SECONDS):
                 await self._channel.send(frame)
         except TimeoutError as error:
             raise LinkClosed(f"{self._asker.name} took nothing for {TAKE_SECONDS:.0f} s.") from error
+        timer.interval = ALIVE_SECONDS
+        timer.restart()
 
     # Computing ------------------------------------------------------------------------------
 

@@ -55,6 +55,10 @@ def choose(
     """
     if name == AUTO:
         return _auto(hosted, need, replicas)
+    return _named(hosted, name, replicas)
+
+
+def _named(hosted: Mapping[ModelId, HostedModel], name: str, replicas: Sequence[Replica]) -> Choice:
     local = hosted.get(ModelId(name))
     same = [replica for replica in replicas if replica.offer.name == name]
     if local is None and not same:
@@ -74,7 +78,7 @@ def _auto(hosted: Mapping[ModelId, HostedModel], need: Need, replicas: Sequence[
     ]
     if sizes:
         largest = max(sizes, key=lambda item: item[:2])[2]
-        return choose(hosted, largest, need, replicas)
+        return _named(hosted, largest, replicas)
     names = [
         *(m.id for m in hosted.values() if m.status == "loading"),
         *(ModelId(r.offer.name) for r in replicas if r.offer.status == "loading"),
@@ -86,7 +90,7 @@ def _auto(hosted: Mapping[ModelId, HostedModel], need: Need, replicas: Sequence[
         raise ModelUnknown(
             "No model is loaded on this node.", hint="Load one with `meshllm load MODEL`.", param="model"
         )
-    return choose(hosted, names[0], need, replicas)
+    return _named(hosted, names[0], replicas)
 
 
 def _can(need: Need, embeddings: bool) -> bool:

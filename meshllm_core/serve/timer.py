@@ -9,8 +9,9 @@ class IdleTimer:
 
     def __init__(self, interval: float, callback: Callable[[], None]) -> None:
         """`interval` is in seconds. Belongs to the running loop."""
+        self.interval = interval
+        """May be changed; it holds from the next restart."""
         self._loop = asyncio.get_running_loop()
-        self._interval = interval
         self._callback = callback
         self.due = False
         self.restart()
@@ -19,7 +20,7 @@ class IdleTimer:
     def restart(self) -> None:
         """Something happened: the interval begins anew."""
         self.due = False
-        self._deadline = self._loop.time() + self._interval
+        self._deadline = self._loop.time() + self.interval
 
     def cancel(self) -> None:
         """No more calls."""
@@ -29,6 +30,6 @@ class IdleTimer:
         now = self._loop.time()
         if now >= self._deadline:
             self.due = True
-            self._deadline = now + self._interval
+            self._deadline = now + self.interval
             self._callback()
         self._handle = self._loop.call_at(self._deadline, self._ring)

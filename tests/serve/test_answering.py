@@ -203,6 +203,18 @@ async def test_signs_of_life_while_there_is_nothing_to_say(
     channel.abort()
 
 
+async def test_a_first_sign_of_life_in_a_queue(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Queueing(ScriptedEngine):
+        async def generate(self, request):  # type: ignore[no-untyped-def]
+            await asyncio.sleep(60)
+            yield
+
+    monkeypatch.setattr(answering, "FIRST_SECONDS", 0.02)
+    channel = await bench.ask(node("kitchen", m=Queueing()), generate())
+    assert calls.decode_reply(await channel.receive() or b"") == calls.Alive()
+    channel.abort()
+
+
 async def test_nothing_is_asked(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answering, "ASK_SECONDS", 0.05)
     ours, theirs = channel_pair()

@@ -2,86 +2,31 @@
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import msgspec
 import pytest
 
-from meshllm_core.engine.types import Chunk, Delta, Finished, GenerationRequest, Started
 from meshllm_core.errors import (
     ContextLengthExceeded,
     EngineExited,
     InvalidRequest,
     LinkClosed,
     ModelNotReady,
-    ModelUnknown,
     Overloaded,
     RequestCancelled,
 )
 from meshllm_core.ids import ModelId, RequestId
 from meshllm_core.serve.router import HostedModel
-from meshllm_core.serve.service import InferenceService
-from meshllm_core.state.events import AnyEvent, NoticeLogged, RequestFinished, RequestStarted
+from meshllm_core.state.events import RequestFinished, RequestStarted
 from meshllm_core.state.reduce import reduce
 from meshllm_core.state.snapshot import NodeSnapshot
 from tests.api.openai.conftest import eventually
-from tests.support.peers import ENTRY, MemoryPeers, RemoteNode, node, offer
-from tests.support.scripted_engine import FACTS, Script, ScriptedEngine, Step, Wait
+from tests.serve.entry import Entry, engine, slow
+from tests.support.peers import RemoteNode, node
+from tests.support.scripted_engine import FACTS, Script, ScriptedEngine, Wait
 
 EXITED = EngineExited("The engine ended.")
-
-
-def engine(*steps: Step, **fields: Any) -> ScriptedEngine:
-    return ScriptedEngine([Script(steps=steps or ("Hello", "."), **fields)])
-
-
-class Entry:
-    """The node that a client asks, with a clock of its own."""
-
-    def __init__(self, nodes: Sequence[RemoteNode], **local: ScriptedEngine) -> None:
-        self.hosted = {ModelId(n): HostedModel(ModelId(n), 0, "ready", e) for n, e in local.items()}
-        self.events: list[AnyEvent] = []
-        self.peers = MemoryPeers(*nodes)
-        self.service = InferenceService(
-            self.hosted, self.events.append, peers=self.peers, name="entry", node=ENTRY
-        )
-        self.now = 1000.0
-        self.service.replicas.now = lambda: self.now
-
-    async def chunks(self, prompt: str = "Hi", model: str = "m", **fields: Any) -> list[Chunk]:
-        found, computing = await self.service.resolve(model)
-        request = GenerationRequest(request_id=RequestId("r1"), prompt=prompt, **fields)
-        return [c async for c in self.service.generate(found, computing, request, route="/v1")]
-
-    async def served_by(self, prompt: str = "Hi", model: str = "m", **fields: Any) -> str:
-        """Name of the node that answered."""
-        chunks = await self.chunks(prompt, model, **fields)
-        assert [type(chunk) for chunk in chunks][:2] == [Started, Delta]
-        assert isinstance(chunks[-1], Finished)
-        assert isinstance(chunks[0], Started)
-        return chunks[0].served_by
-
-    @property
-    def notices(self) -> list[str]:
-        return [event.text for event in self.events if isinstance(event, NoticeLogged)]
-
-    def requests(self, name: str) -> int:
-        found = next(one for one in self.peers.nodes if one.name == name)
-        return len(found.engines["m"].requests)
-
-
-@pytest.fixture
-async def entries() -> AsyncIterator[list[Entry]]:
-    made: list[Entry] = []
-    yield made
-    for entry in made:
-        await entry.peers.close()
-
-
-def slow(one: RemoteNode, rate: float = 10.0, **fields: Any) -> RemoteNode:
-    one.offers = [offer(decode_tokens_per_second=rate, **fields)]
-    return one
 
 
 async def test_a_model_that_is_only_elsewhere(entries: list[Entry]) -> None:
@@ -282,84 +227,6 @@ async def test_a_long_prompt_goes_to_a_longer_context(entries: list[Entry]) -> N
     large.alive = False
     with pytest.raises(ContextLengthExceeded):
         await entry.chunks()
-
-
-async def test_all_are_full(entries: list[Entry]) -> None:
-    full = [
-        slow(node("attic", 1, m=engine(refusal=Overloaded("Full."))), 20.0, active=4, queued=8),
-        slow(node("kitchen", 2, m=engine(refusal=Overloaded("Full."))), 20.0, active=4, queued=1),
-    ]
-    entry = Entry(full)
-    entries.append(entry)
-    with pytest.raises(Overloaded, match="All nodes that serve m are busy") as caught:
-        await entry.chunks()
-    # The kitchen has the shorter queue: 2 requests of 256 tokens at 20 / 2.5 tok/s, 4 lanes.
-    assert caught.value.retry_after == 16
-
-
-async def test_all_have_failed(entries: list[Entry]) -> None:
-    entry = Entry([node("attic", 1), node("kitchen", 2)])
-    entries.append(entry)
-    await entry.service.resolve("m")
-    for one in entry.peers.nodes:
-        one.reachable = False
-    with pytest.raises(ModelNotReady, match=r"No node that serves m can answer now\. .*kitchen cannot") as c:
-        await entry.chunks()
-    assert c.value.retry_after == 1
-    with pytest.raises(ModelNotReady, match="cannot be reached") as c:
-        await entry.chunks()
-    assert c.value.retry_after == 1
-
-
-async def test_all_holders_are_gone(entries: list[Entry]) -> None:
-    kitchen = node("kitchen")
-    entry = Entry([kitchen])
-    entries.append(entry)
-    await entry.chunks()
-    kitchen.die()
-    with pytest.raises(ModelNotReady, match="kitchen did") as caught:
-        await entry.service.resolve("m")
-    assert caught.value.retry_after == 5
-    entry.now += 700
-    with pytest.raises(ModelUnknown):
-        await entry.service.resolve("m")
-
-
-async def test_names(entries: list[Entry]) -> None:
-    loading = node("attic", 2, big=engine())
-    loading.offers = [offer("big", status="loading"), offer("bad\x1b[31m")]
-    entry = Entry([node("kitchen"), loading], own=engine())
-    entries.append(entry)
-    with pytest.raises(ModelUnknown, match=r"in this mesh. Served: big, m, own\.$"):
-        await entry.service.resolve("nope")
-    with pytest.raises(ModelNotReady, match="big is still loading on attic"):
-        await entry.service.resolve("big")
-    with pytest.raises(ModelUnknown):
-        await entry.service.resolve("bad\x1b[31m")
-
-
-async def test_auto(entries: list[Entry]) -> None:
-    big = ScriptedEngine(facts=msgspec.structs.replace(FACTS, parameters=9_000))
-    vectors = ScriptedEngine(
-        facts=msgspec.structs.replace(FACTS, parameters=90_000, embeddings=True, generates=False)
-    )
-    entry = Entry([node("kitchen", 1, big=big, m=engine(), v=vectors)], m=engine())
-    entries.append(entry)
-    assert (await entry.service.resolve("auto", "text"))[0].id == "big"
-    assert (await entry.service.resolve("auto", "embeddings"))[0].id == "v"
-    entry.service.replicas.health.failed((entry.peers.nodes[0].node, "big"), entry.now, "broke")
-    assert (await entry.service.resolve("auto", "text"))[0].id == "m"
-    assert await entry.served_by(model="m") == "entry"
-    entry.hosted.clear()
-    assert await entry.served_by(model="m") == "kitchen"
-
-
-async def test_another_model_of_the_same_name_is_not_asked(entries: list[Entry]) -> None:
-    other = slow(node("attic", 1), 500.0, parameters=7)
-    entry = Entry([other, node("kitchen", 2)], m=engine(EXITED))
-    entries.append(entry)
-    assert await entry.served_by() == "kitchen"
-    assert entry.requests("attic") == 0
 
 
 async def test_a_conversation_stays(entries: list[Entry]) -> None:

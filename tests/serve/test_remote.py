@@ -155,9 +155,12 @@ async def test_a_node_that_goes_away(asking: Asking) -> None:
         await task
 
 
-async def test_a_node_that_says_nothing(asking: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "SILENCE_SECONDS", 0.05)
-    asking.serving.answerer = says(hang=True)
+@pytest.mark.parametrize(("when", "first"), [("FIRST_SECONDS", []), ("SILENCE_SECONDS", [calls.Alive()])])
+async def test_a_node_that_says_nothing(
+    asking: Asking, monkeypatch: pytest.MonkeyPatch, when: str, first: list[calls.Reply]
+) -> None:
+    monkeypatch.setattr(remote, when, 0.05)
+    asking.serving.answerer = says(*first, hang=True)
     with pytest.raises(PeerUnreachable, match="kitchen said nothing"):
         await asking.run()
     await asking.peers.idle()
