@@ -224,13 +224,18 @@ class Attack:
                 link.close("next")
 
     async def oversized(self, count: int) -> None:
-        """Lengths that announce far too much."""
+        """Lengths that announce far too much, each at the start of a frame."""
         for _ in range(count):
+            if self.link is not None:
+                self.link.close("next")
             link, channel = await self.up()
             length = self.random.choice((limits.CONTROL_FRAME + 1, 1 << 24, 1 << 31, (1 << 32) - 1))
             link.write(channel.stream_id, length.to_bytes(4, "big") + bytes(1000))
             self.report.sent["oversized lengths"] += 1
-            await asyncio.wait_for(link.wait_closed(), SECONDS)
+            try:
+                await asyncio.wait_for(link.wait_closed(), SECONDS)
+            except TimeoutError:
+                self.report.broken.append(f"a frame of {length} bytes was not refused")
 
     async def channels(self, count: int) -> None:
         """More channels than anybody may open."""

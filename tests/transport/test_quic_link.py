@@ -13,7 +13,7 @@ from meshllm_core.identity.keys import SigningKey
 from meshllm_core.ids import NodeId
 from meshllm_core.transport.certificate import make_certificate
 from meshllm_core.transport.link import ChannelKind
-from meshllm_core.transport.quic import QuicTransport
+from meshllm_core.transport.quic import QuicTransport, endpoint
 from meshllm_core.transport.quic.retry import RetryTokens
 from meshllm_core.wire import limits
 from meshllm_core.wire.announcement import Address
@@ -261,6 +261,17 @@ def test_a_token_is_for_one_address_one_id_and_some_seconds(noise: bytes, at: in
     forged = token[:at] + bytes([token[at] ^ flip]) + token[at + 1 :]
     assert tokens.original(forged, here, given_id, 101.0) is None
     assert tokens.original(noise, here, given_id, 101.0) is None
+
+
+async def test_ended_connections_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint, "ENDING", 3)
+    async with node() as a, node() as b:
+        for _ in range(8):
+            near, far = await linked(a, b)
+            near.close("enough")
+            await asyncio.wait_for(far.wait_closed(), SECONDS)
+        assert len(a.transport._endpoint.drivers) <= 3
+        assert len(b.transport._endpoint.drivers) <= 3
 
 
 async def test_an_error_of_the_listener_ends_the_link(caplog: pytest.LogCaptureFixture) -> None:

@@ -61,6 +61,9 @@ class Wire(Protocol):
     def follow(self, tag: bytes, driver: "Driver") -> None:
         """Path packets with this tag are for `driver`."""
 
+    def ending(self, driver: "Driver") -> None:
+        """The connection is over, and still answers packets that come late."""
+
     def gone(self, driver: "Driver") -> None:
         """Nothing more of this connection will be used."""
 
@@ -263,6 +266,7 @@ class Driver:
     def _end(self, event: events.ConnectionTerminated) -> None:
         if not self.ended:
             self.ended = True
+            self._wire.ending(self)
             if self._owner is not None:
                 self._owner.ended(event.error_code, event.frame_type is None, event.reason_phrase)
 

@@ -26,6 +26,8 @@ LARGEST = 2048
 INITIAL_BYTES = 1200
 """A first packet comes padded to this, or is not one."""
 CONNECTION_ID = 8
+ENDING = 64
+"""Connections that are over and are still kept for late packets; the oldest goes when one more comes."""
 KNOCKS = 20
 """Knocks per second that are passed on."""
 
@@ -52,6 +54,7 @@ class Endpoint(asyncio.DatagramProtocol):
         self._ids: dict[bytes, Driver] = {}
         self._ids_of: dict[Driver, set[bytes]] = {}
         self._tags: dict[bytes, Driver] = {}
+        self._ending: dict[Driver, None] = {}
         self._knocks = 0
         self._knock_second = 0
         self._transport: asyncio.DatagramTransport | None = None
@@ -107,9 +110,16 @@ class Endpoint(asyncio.DatagramProtocol):
         """Path packets with this tag are for `driver`."""
         self._tags[tag] = driver
 
+    def ending(self, driver: Driver) -> None:
+        """The connection is over, and still answers packets that come late, unless too many do."""
+        self._ending[driver] = None
+        if len(self._ending) > ENDING:
+            next(iter(self._ending)).abandon()
+
     def gone(self, driver: Driver) -> None:
         """Nothing more of this connection will be used."""
         self.drivers.discard(driver)
+        self._ending.pop(driver, None)
         for connection_id in self._ids_of.pop(driver, ()):
             self._ids.pop(connection_id, None)
         if driver.proof is not None:
