@@ -17,7 +17,7 @@ from meshllm_core.serve.health import Health, Key
 from meshllm_core.serve.peers import Peers, Replica
 from meshllm_core.serve.ranking import rank
 from meshllm_core.serve.remote import RemoteEngine
-from meshllm_core.serve.router import Choice
+from meshllm_core.serve.router import AUTO, Choice
 
 FACTS_KEPT = 64
 """A template may have half a million characters."""
@@ -45,10 +45,10 @@ class Replicas:
         self._seen: OrderedDict[str, tuple[str, float]] = OrderedDict()
 
     def all(self) -> list[Replica]:
-        """Every replica once, ready or loading. Names that cannot be shown cannot be asked for."""
+        """Every replica once, ready or loading, but for names that cannot be shown or mean something else."""
         found: dict[Key, Replica] = {}
         for replica in self.peers.replicas():
-            if replica.offer.name.isprintable():
+            if replica.offer.name.isprintable() and replica.offer.name != AUTO:
                 found.setdefault(key_of(replica), replica)
         self._remember(found.values())
         return list(found.values())
