@@ -6,6 +6,7 @@ that of a thread for files. It is no secret and proves nothing; the handshake do
 
 import asyncio
 import contextlib
+import functools
 import socket
 import ssl
 from collections.abc import Callable, Sequence
@@ -152,10 +153,13 @@ class TlsPlane:
             where = str(Address(source[0], source[1]))
             task = asyncio.create_task(self._begin(accepted, where), name=f"tls from {where}")
             self._half_open[task] = where
-            task.add_done_callback(self._begun)
+            task.add_done_callback(functools.partial(self._begun, accepted))
 
-    def _begun(self, task: "asyncio.Task[None]") -> None:
+    def _begun(self, accepted: socket.socket, task: "asyncio.Task[None]") -> None:
         self._half_open.pop(task, None)
+        if task.cancelled():
+            # Perhaps before its first step.
+            accepted.close()
 
     async def _begin(self, accepted: socket.socket, source: str) -> None:
         """The handshake, on the loop that the first byte names; refusals are counted."""
@@ -181,9 +185,6 @@ class TlsPlane:
             accepted.close()
         except (OSError, LinkClosed):
             accepted.close()
-        except asyncio.CancelledError:
-            accepted.close()
-            raise
 
 
 def _refuse(peer: NodeId, channel: Channel) -> None:

@@ -25,6 +25,7 @@ STAGGER_SECONDS = 0.25
 SHUTDOWN_SECONDS = 2.0
 _HANDSHAKE_SECONDS = limits.HANDSHAKE_SECONDS + 5
 """asyncio's own limit: after those that are counted."""
+_TURNS = 3
 
 
 @dataclass
@@ -285,9 +286,25 @@ async def _secured(
         if task.exception() is None:
             connection.abort()
             await connection.lost.wait()
+        else:
+            await _let_go(used)
+        raise
+    except OSError:
+        await _let_go(used)
         raise
     certificate: bytes | None = transport.get_extra_info("ssl_object").getpeercert(True)
     return certificate
+
+
+async def _let_go(used: socket.socket) -> None:
+    """The transport of a handshake that failed closes its socket at one of the next turns of the loop.
+
+    uvloop may do that without telling the socket object, which would later close the descriptor of another.
+    """
+    for _ in range(_TURNS):
+        await asyncio.sleep(0)
+    if type(asyncio.get_running_loop()).__module__.startswith("uvloop"):
+        used.detach()
 
 
 async def _first(
