@@ -123,8 +123,8 @@ class Gossip:
 
     @property
     def summary(self) -> bytes:
-        """8 bytes that are equal at two members which hold the same records."""
-        return self._store.summary_bytes()
+        """16 bytes that are equal at two members which hold the same records."""
+        return self._store.summary()
 
     def records(self, kind: RecordKind) -> Iterable[Record]:
         """All stored records of a kind, this node's own among them."""
@@ -236,7 +236,7 @@ class Gossip:
             return
         match message:
             case wire.Ping() | wire.Pong():
-                self._spread.offered(peer, message.offers)
+                self._spread.offered(peer, message.offers, urgent=False)
                 self._spread.compared(peer, message.summary, message.records)
                 if isinstance(message, wire.Ping):
                     self._liveness.ping(peer, message)
@@ -329,16 +329,15 @@ class Gossip:
         return record.kind in PUSHED or (own and not self._is_large())
 
     def _urgency(self, peer: NodeId, record: Record) -> Urgency:
-        """A refreshed announcement waits for a ping where many travel, or where all hear it themselves."""
+        """An announcement with new figures only waits for a ping, and so does one that all heard directly."""
         if record.kind in (RecordKind.DEATH, RecordKind.DEPARTURE):
             return "now"
-        if record.kind is RecordKind.ANNOUNCEMENT and incarnation_of(record) == self._known_before(record):
-            return "later" if self._is_large() or peer == record.subject else "soon"
-        return "soon"
-
-    def _known_before(self, record: Record) -> int:
         held = self._store.get(digest_key(record))
-        return -1 if held is None else incarnation_of(held)
+        if record.kind is not RecordKind.ANNOUNCEMENT or held is None:
+            return "soon"
+        direct = peer == record.subject and not self._is_large()
+        risen = incarnation_of(record) > incarnation_of(held)
+        return "later" if not risen and (direct or _matters(held) == _matters(record)) else "soon"
 
     def _end_tombstones(self, record: Record) -> None:
         """An announcement of a higher incarnation contradicts a DEATH and ends a DEPARTURE."""
@@ -352,6 +351,14 @@ class Gossip:
             mine = kind is RecordKind.DEATH and tombstone.signer == self._desk.me
             if mine and held is not None and _instance(held) == _instance(record):
                 self._liveness.contradicted(node)
+
+
+def _matters(record: Record) -> object:
+    """What others act on, and want to know soon."""
+    body = record.body
+    assert isinstance(body, Announcement)
+    models = tuple((model.name, model.load, model.status) for model in body.models)
+    return body.name, body.role, body.addresses, models, body.accepts_udp, body.accepts_tcp, body.owner
 
 
 def _instance(record: Record) -> bytes:

@@ -51,12 +51,14 @@ class GossipConfig:
 
     full_mesh: int = 33
     """Up to so many members, this node included, everybody links to everybody."""
+    collect: float = 2.0
+    """New figures of a member are asked for so long after they were offered, from one of those who did."""
     batch: float = 0.1
     """News waits so long for other news."""
     differ: float = 3.0
     """Two nodes that hold different records for so long compare them bucket by bucket."""
-    differ_large: float = 15.0
-    """The same in a mesh where something is always on its way."""
+    differ_large: float = 300.0
+    """The same where only figures differ, in a mesh where such are always on their way."""
     reconcile_first: float = 5.0
     reconcile_last: float = 60.0
     """Between two comparisons with the same peer; it doubles when one brought nothing."""

@@ -7,6 +7,7 @@ from meshllm_core.identity.keys import SigningKey
 from meshllm_core.identity.signed import seal, unseal
 from meshllm_core.ids import MeshId, NodeId, short
 from meshllm_core.membership.records import Record, RecordKind, node_version, record_key
+from meshllm_core.membership.store import SEQUENCES
 from meshllm_core.wire import limits
 from meshllm_core.wire.announcement import PURPOSE as ANNOUNCEMENT_PURPOSE
 from meshllm_core.wire.announcement import Announcement
@@ -15,8 +16,6 @@ from meshllm_core.wire.gossip import DEATH_PURPOSE, DEPARTURE_PURPOSE, Death, De
 UNKNOWN_MEMBER = "unknown_member"
 """Reason of a ProofInvalid: not valid now, and perhaps later, when a membership has come."""
 
-SEQUENCES = 1 << 22
-"""Announcements that one incarnation can make; see `node_version`."""
 TOMBSTONE_BYTES = 512
 
 

@@ -33,6 +33,13 @@ class _Request:
     """Who offered it, too."""
 
 
+@dataclass(slots=True)
+class _Choice:
+    version: int
+    until: float
+    peers: list[NodeId]
+
+
 class Spread:
     """Keeps the stores of linked nodes equal."""
 
@@ -50,6 +57,8 @@ class Spread:
         self._take = take
         self._large = large
         self._requests: dict[bytes, _Request] = {}
+        self._choices: dict[bytes, _Choice] = {}
+        """Refreshed announcements that somebody of these can send; only of keys that are held."""
         self._refused: dict[bytes, tuple[int, float]] = {}
         self._busy: set[NodeId] = set()
         """Peers for whom something is to be put together at the next drain."""
@@ -82,7 +91,7 @@ class Spread:
         key, now = digest_key(record), self._desk.now
         for peer, lane in self.lanes.items():
             if peer != without:
-                lane.offers[key] = None
+                lane.offer(key, urgency != "later")
         if urgency != "later":
             self._flush_at = min(self._flush_at, now if urgency == "now" else now + self._desk.config.batch)
 
@@ -96,8 +105,8 @@ class Spread:
 
     def greeting(self, peer: NodeId) -> tuple[bytes, int, bytes]:
         """What a ping or pong carries: summary, number of records, offers."""
-        offers = self.lanes[peer].take_offers(self._store, PIGGYBACK)
-        return self._store.summary_bytes(), len(self._store), offers
+        offers = self.lanes[peer].take_offers(self._store, PIGGYBACK, urgent=False)
+        return self._store.summary(), len(self._store), offers
 
     def refuse(self, key: bytes, version: int) -> None:
         """A record does not hold now: it is not asked for again for a while."""
@@ -107,19 +116,27 @@ class Spread:
 
     # What comes -----------------------------------------------------------------------------------
 
-    def offered(self, peer: NodeId, run: bytes) -> bool:
-        """Digests of a peer; asks for what is lacking. Returns whether there was any."""
+    def offered(self, peer: NodeId, run: bytes, *, urgent: bool = True) -> bool:
+        """Digests of a peer; asks for what is lacking. Returns whether there was any.
+
+        What is not urgent waits for other offers of the same, to ask one of those who made them:
+        else the quickest member would have to answer all the others.
+        """
         lane, store = self.lanes[peer], self._store
         before = len(lane.wants) + len(lane.offers)
         for key, version in wire.digests(run):
             held = store.version(key)
             if held > version:
-                lane.offers[key] = None
+                lane.offer(key, True)
                 self._flush_at = min(self._flush_at, self._desk.now + self._desk.config.batch)
                 continue
             lane.offers.pop(key, None)
             if held < version:
-                self._want(peer, lane, key, version)
+                if urgent or held < 0:
+                    self._choices.pop(key, None)
+                    self._want(peer, lane, key, version)
+                else:
+                    self._collect(peer, key, version)
         return len(lane.wants) + len(lane.offers) > before
 
     def wanted(self, peer: NodeId, run: bytes) -> None:
@@ -150,20 +167,28 @@ class Spread:
     def compared(self, peer: NodeId, summary: bytes, records: int) -> None:
         """The peer's summary came: where it differs for a while, whoever lacks more asks for the rest."""
         lane, desk, config = self.lanes[peer], self._desk, self._desk.config
-        if summary == self._store.summary_bytes():
-            lane.differs_since, lane.compared, lane.pause = None, True, config.reconcile_first
-            return
-        if lane.differs_since is None:
+        ours = self._store.summary()
+        lane.figures_since = None if summary == ours else lane.figures_since or desk.now
+        if summary[:8] == ours[:8]:
+            lane.differs_since, lane.compared = None, True
+        elif lane.differs_since is None:
             lane.differs_since = desk.now
+        if lane.figures_since is None:
+            lane.pause = config.reconcile_first
+            return
         mine = len(self._store)
         asks = mine < records or (mine == records and desk.me < peer)
-        wait = 0.0 if not lane.compared else config.differ_large if self._large() else config.differ
-        wait = wait if asks else 2 * wait + config.batch
-        if desk.now - lane.differs_since < wait or desk.now < lane.reconcile_after:
+        wait = (
+            (config.differ if asks else 2 * config.differ) if lane.compared else 0.0 if asks else config.batch
+        )
+        late = lane.differs_since is not None and desk.now - lane.differs_since >= wait
+        wait = config.differ_large if self._large() else config.differ
+        late |= desk.now - lane.figures_since >= (wait if asks else 2 * wait)
+        if not late or desk.now < lane.reconcile_after:
             return
         if len(self._requests) > BUSY or (self._reconciling and desk.now < self._reconcile_until):
             return
-        lane.compared = True
+        lane.compared, lane.figures_since = True, desk.now
         self._reconciling, self._reconcile_until = peer, desk.now + RECONCILE_SECONDS
         lane.reconcile_after = desk.now + lane.pause
         lane.pause = min(config.reconcile_last, 2 * lane.pause)
@@ -194,7 +219,7 @@ class Spread:
         theirs = {key for key, _ in wire.digests(message.digests)}
         for key in self._store.keys_in(message.buckets):
             if key not in theirs:
-                lane.offers[key] = None
+                lane.offer(key, True)
                 fruitful = True
         self._flush_at = self._desk.now
         if fruitful:
@@ -209,11 +234,9 @@ class Spread:
         now = self._desk.now
         if now >= self._flush_at:
             self._flush_at = float("inf")
-            self._busy.update(peer for peer, lane in self.lanes.items() if lane.offers)
-            for lane_peer in self._busy:
-                lane = self.lanes[lane_peer]
-                while run := lane.take_offers(self._store, wire.DIGESTS):
-                    self._desk.send(lane_peer, Offer(run))
+            for peer, lane in self.lanes.items():
+                while run := lane.take_offers(self._store, wire.DIGESTS, urgent=True):
+                    self._desk.send(peer, Offer(run))
         for peer in list(self._busy):
             lane = self.lanes[peer]
             for run in wire.runs(lane.wants):
@@ -232,11 +255,17 @@ class Spread:
         self._expire_at = now + EXPIRE_SECONDS
         for key, request in [(k, r) for k, r in self._requests.items() if r.until <= now]:
             self._ask_elsewhere(key, request)
+        for key, choice in [(k, c) for k, c in self._choices.items() if c.until <= now]:
+            del self._choices[key]
+            able = [peer for peer in choice.peers if peer in self.lanes]
+            if able and self._store.version(key) < choice.version:
+                peer = min(able, key=lambda peer: self.lanes[peer].requests)
+                self._want(peer, self.lanes[peer], key, choice.version)
 
     def deadline(self) -> float:
         """When there is something to do or to send."""
         due = self._flush_at
-        if self._requests:
+        if self._requests or self._choices:
             due = min(due, max(self._expire_at, self._desk.now + EXPIRE_SECONDS))
         for peer in self._busy:
             lane = self.lanes[peer]
@@ -260,7 +289,16 @@ class Spread:
             return
         self._requests[key] = _Request(version, peer, now + self._desk.config.request)
         lane.wants[key] = None
+        lane.requests += 1
         self._busy.add(peer)
+
+    def _collect(self, peer: NodeId, key: bytes, version: int) -> None:
+        choice = self._choices.get(key)
+        if choice is None or choice.version < version:
+            until = self._desk.now + self._desk.config.collect
+            self._choices[key] = _Choice(version, until if choice is None else choice.until, [peer])
+        elif choice.version == version and peer not in choice.peers:
+            choice.peers.append(peer)
 
     def _ask_elsewhere(self, key: bytes, request: _Request) -> None:
         del self._requests[key]

@@ -7,10 +7,10 @@ from meshllm_core.errors import ProofInvalid, WireError
 from meshllm_core.ids import NodeId
 from meshllm_core.membership.desk import Desk
 from meshllm_core.membership.gossip_events import RecordRefused
-from meshllm_core.membership.gossip_records import SEQUENCES, UNKNOWN_MEMBER
+from meshllm_core.membership.gossip_records import UNKNOWN_MEMBER
 from meshllm_core.membership.gossip_spread import Spread
 from meshllm_core.membership.records import Record, RecordKind, record_key
-from meshllm_core.membership.store import RecordStore, digest_key
+from meshllm_core.membership.store import SEQUENCES, RecordStore, digest_key
 from meshllm_core.wire import gossip as wire
 
 Check = Callable[[RecordKind, bytes, float], Record]

@@ -2,11 +2,14 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 from meshllm_core.membership.records import Record, RecordKind
 from meshllm_core.wire.gossip import BUCKET_HASH_BYTES, BUCKETS, DIGEST_KEY_BYTES, pack_digest
 
 VERSION_LIMIT = 1 << 63
+SEQUENCES = 1 << 22
+"""Announcements that one incarnation can make; see `records.node_version`."""
 
 
 def digest_key(record: Record) -> bytes:
@@ -24,8 +27,9 @@ class RecordStore:
     def __init__(self, limit: int) -> None:
         """At most `limit` records."""
         self.limit = limit
-        self.summary = 0
-        """All hashes, XORed."""
+        self._steady = 0
+        """All hashes, XORed, as if each incarnation announced itself once."""
+        self._full = 0
         self._records: dict[bytes, Record] = {}
         self._buckets = [0] * BUCKETS
 
@@ -73,9 +77,12 @@ class RecordStore:
         """All of a kind."""
         return (record for record in self._records.values() if record.kind is kind)
 
-    def summary_bytes(self) -> bytes:
-        """8 bytes; equal for two stores that hold the same versions of the same keys."""
-        return self.summary.to_bytes(8, "big")
+    def summary(self) -> bytes:
+        """16 bytes: the first 8 are the same at two nodes but for refreshed announcements, all 16 with them.
+
+        In a large mesh some announcement is always on its way, so the last 8 nearly always differ there.
+        """
+        return self._steady.to_bytes(8, "big") + self._full.to_bytes(8, "big")
 
     def bucket_hashes(self) -> bytes:
         """BUCKET_HASH_BYTES for each first byte of a key."""
@@ -105,8 +112,14 @@ class RecordStore:
         return [key for key in self._records if key[0] in chosen]
 
     def _toggle(self, key: bytes, record: Record) -> None:
-        value = int.from_bytes(
-            hashlib.blake2b(pack_digest(key, record.version), digest_size=8).digest(), "big"
-        )
-        self.summary ^= value
+        value = _hash(key, record.version)
+        self._full ^= value
         self._buckets[key[0]] ^= value
+        if record.kind is RecordKind.ANNOUNCEMENT:
+            value = _hash(key, record.version // SEQUENCES * SEQUENCES)
+        self._steady ^= value
+
+
+@lru_cache(maxsize=4096)
+def _hash(key: bytes, version: int) -> int:
+    return int.from_bytes(hashlib.blake2b(pack_digest(key, version), digest_size=8).digest(), "big")

@@ -25,7 +25,8 @@ RECORDS_PER_MESSAGE = 512
 
 Id = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
 Nonce = Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]
-Summary = Annotated[bytes, msgspec.Meta(min_length=8, max_length=8)]
+Summary = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
+"""A hash over all records without the sequence of announcements, and one with it, 8 bytes each."""
 Incarnation = Annotated[int, msgspec.Meta(ge=0, le=1 << 40)]
 DigestRun = Annotated[bytes, msgspec.Meta(max_length=DIGESTS * DIGEST_BYTES)]
 KeyRun = Annotated[bytes, msgspec.Meta(max_length=DIGESTS * DIGEST_KEY_BYTES)]
