@@ -320,9 +320,11 @@ class JoinRefused(MeshNetworkError):
     code = "join_refused"
     http_status = 403
 
-    def __init__(self, message: str, *, reason: str = "", hint: str = "") -> None:
+    def __init__(self, message: str, *, reason: str = "", hint: str = "", proof: bytes = b"") -> None:
         super().__init__(message, hint=hint)
         self.reason = reason
+        self.proof = proof
+        """A signed record that shows why, where there is one."""
 
 
 class JoinFailed(MeshNetworkError):

@@ -244,7 +244,9 @@ async def _close_later(link: Link, reason: str) -> None:
         link.close(reason)
 
 
-def proof_refused(error: ProofInvalid) -> JoinRefused:
+def proof_refused(error: ProofInvalid, proof: bytes = b"") -> JoinRefused:
     """A chain that does not hold, as the refusal that the other side gets."""
     known = {"expired": "expired", "revoked": "revoked", "clock": "clock", "other_mesh": "other_mesh"}
-    return JoinRefused(error.message, reason=known.get(error.reason, "not_member"), hint=error.hint)
+    return JoinRefused(
+        error.message, reason=known.get(error.reason, "not_member"), hint=error.hint, proof=proof
+    )

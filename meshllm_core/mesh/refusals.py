@@ -6,7 +6,10 @@ from meshllm_core.wire.handshake import Refusal, RefusalCode
 _ASK = "Ask for a new invite: `meshllm invite` on a machine of the mesh."
 
 _WORDS: dict[RefusalCode, tuple[str, str]] = {
-    "version": ("The two machines run versions of meshllm that do not understand each other.", ""),
+    "version": (
+        "The two machines run versions of meshllm that do not understand each other.",
+        "Update meshllm on the one with the older version.",
+    ),
     "other_mesh": (
         "This node belongs to another mesh than the one it was asked to enter.",
         "Leave the present one first: `meshllm leave`.",
@@ -45,10 +48,13 @@ def refused(refusal: Refusal, *, by: str) -> JoinRefused:
     """The error on the side that was refused; `by` is the machine that refused, as it can be named."""
     message, hint = _WORDS[refusal.code]
     detail = f" {refusal.text}" if refusal.text else ""
-    return JoinRefused(f"{by} refused: {message}{detail}", reason=refusal.code, hint=hint)
+    return JoinRefused(
+        f"{by} refused: {message}{detail}", reason=refusal.code, hint=hint, proof=refusal.proof
+    )
 
 
 def refusal_of(error: JoinRefused) -> Refusal:
     """What is sent to the other side for an error that was raised here."""
     code: RefusalCode = error.reason if error.reason in _WORDS else "malformed"
-    return Refusal(code=code, text=error.message[:300] if code in ("version", "clock") else "")
+    told = code in ("version", "clock", "policy")
+    return Refusal(code=code, text=error.message[:300] if told else "", proof=error.proof)

@@ -35,6 +35,7 @@ PROBE_SECONDS = 1.0
 SIMULTANEOUS_SECONDS = 3.0
 """Two links made within this time were dialled by both sides at once."""
 HOUSEKEEPING_SECONDS = 0.25
+EXPEL_SECONDS = 0.3
 GOODBYE_SECONDS, GOODBYE_TRIES = 0.5, 10
 """So long the last words may take to leave."""
 
@@ -144,6 +145,10 @@ class Mesh:
 
     async def leave(self, departure: Record) -> None:
         """Says goodbye, gives it a moment to travel, and closes."""
+        # Those who heard it close their links: a link made anew would say that this node is still here.
+        self._closed = True
+        self._woken.set()
+        await self.dialler.close()
         self.gossip.leave(departure, self.clock.monotonic())
         self.flush()
         for _ in range(GOODBYE_TRIES):
@@ -166,6 +171,9 @@ class Mesh:
 
     async def accept(self, link: Link) -> None:
         """A connection came in: greet it, and keep it if it is a member's."""
+        if self._closed:
+            link.close("this node is leaving")
+            return
         greeted = await self.greeter.welcome(link)
         if greeted is not None:
             await self.linked(greeted)
@@ -173,6 +181,9 @@ class Mesh:
     async def linked(self, greeted: Greeted) -> None:
         """A member is at the far end: from now on gossip and calls travel here."""
         peer, now = greeted.link.peer, self.clock.monotonic()
+        if self._closed:
+            greeted.link.close("this node is leaving")
+            return
         before = self.links.get(peer)
         link = PeerLink(greeted, now, self._handlers)
         if before is not None and not self._replaces(link, before):
@@ -227,8 +238,19 @@ class Mesh:
             self._probes.pop(nonce, None)
         raise JoinRefused("Another machine with the same key is linked.", reason="duplicate_identity")
 
+    def _refused_by(self, peer: NodeId, proof: bytes) -> None:
+        """A member says that this node is none any more: that counts if it is signed by who may say so."""
+        try:
+            record = self.roster.check(RecordKind.REVOCATION, proof, self.clock.time())
+        except ProofInvalid as error:
+            self.hooks.counted("refused revocation", f"from node {short(peer)}: {error.message}")
+            return
+        self._learn(record)
+
     def _dial_failed(self, node: NodeId, error: MeshNetworkError) -> None:
         self.failures[node] = error
+        if isinstance(error, JoinRefused) and error.proof:
+            self._refused_by(node, error.proof)
         if isinstance(error, ProofInvalid):
             self.hooks.counted("wrong key", error.message)
         if isinstance(error, JoinRefused) and error.reason == "duplicate_identity":
@@ -264,6 +286,8 @@ class Mesh:
                 self.reach.asked(link, message)
             case hs.DialedBack():
                 self.reach.answered(message)
+            case hs.Refusal(proof=proof):
+                self._refused_by(link.peer, proof)
             case _:
                 raise WireError("A member sent a message that only a stranger may send.")
 
@@ -327,9 +351,16 @@ class Mesh:
         else:
             self.hooks.on_change(change)
         for node in change.revoked:
-            if (link := self.links.get(node)) is not None:
-                link.close("its membership was revoked")
+            self.expel(node, record.raw if record.kind is RecordKind.REVOCATION else b"")
             self.hooks.on_peer(node)
+
+    def expel(self, node: NodeId, proof: bytes = b"") -> None:
+        """Ends the link to a node that is a member no more; it is told why."""
+        link = self.links.get(node)
+        if link is not None:
+            refusal = hs.Refusal(code="revoked", proof=proof)
+            link.push(control.HANDSHAKE + hs.encoder.encode(refusal))
+            self._tasks.start(_close_later(link), "expel")
 
     def peer(self, node: NodeId) -> PeerState | None:
         """What gossip knows of a member."""
@@ -340,6 +371,12 @@ class Mesh:
         if self.roster.membership(node) is not None:
             self.book.learn(node, addresses)
             self._woken.set()
+
+
+async def _close_later(link: PeerLink) -> None:
+    """Gives the last words a moment to leave."""
+    await asyncio.sleep(EXPEL_SECONDS)
+    link.close("its membership was revoked")
 
 
 COPIED = (

@@ -99,6 +99,8 @@ class Session:
                 counted=env.refusals.count,
             ),
         )
+        for node, addresses in self.state.peers.items():
+            self.mesh.book.learn(NodeId(node), addresses)
         self.peers = PeerTable(env, self.mesh)
         self.presence = Presence(env, self.mesh, self.on_addresses)
         self.greeter.door = Door(
@@ -225,7 +227,8 @@ class Session:
         except ProofInvalid as error:
             if error.reason == "stolen":
                 self.environment.refusals.count("stolen certificate", error.message)
-            raise proof_refused(error) from error
+            proof = self._revocation(hello.chain) if error.reason == "revoked" else b""
+            raise proof_refused(error, proof) from error
         self._check_owner(peer, hello.owner)
         return membership
 
@@ -296,15 +299,23 @@ class Session:
         self.tell_invites()
         for record in records:
             if record.kind is RecordKind.REVOCATION:
-                self._expel()
+                self._expel(record.raw)
 
-    def _expel(self) -> None:
+    def _expel(self, proof: bytes) -> None:
         """Links of those that are no members any more are closed."""
         wall = self.environment.clock.time()
-        for node, link in list(self.mesh.links.items()):
+        for node in list(self.mesh.links):
             if not self.roster.is_member(node, wall):
-                link.close("its membership was revoked")
+                self.mesh.expel(node, proof)
                 self.peers.touch(node)
+
+    def _revocation(self, chain: Sequence[bytes]) -> bytes:
+        """The signed word that ended the membership of this chain, its own or that of one above it."""
+        subjects = {link.subject for link in read_chain(self.state.mesh, chain).links}
+        for record in self.roster.records():
+            if record.kind is RecordKind.REVOCATION and record.subject in subjects:
+                return record.raw
+        return b""
 
     # What is told and kept --------------------------------------------------------------------------
 

@@ -44,7 +44,8 @@ class NodeBackend:
                 return {"model": await self._hosts.unload(arguments["model"]), "status": "unloaded"}
             case "cancel":
                 request = arguments["request"]
-                if not self._hosts.cancel(RequestId(request)):
+                asked = RequestId(request)
+                if not (self._hosts.cancel(asked) or self._mesh.inference.cancel(asked)):
                     raise ModelUnknown(
                         f"No running request has the id {request}.",
                         hint="`meshllm status` lists running requests.",

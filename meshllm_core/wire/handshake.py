@@ -82,6 +82,8 @@ class Refusal(Message, frozen=True, kw_only=True, tag="refused"):
 
     code: RefusalCode
     text: Annotated[str, msgspec.Meta(max_length=300)] = ""
+    proof: Annotated[bytes, msgspec.Meta(max_length=limits.STRANGER_FRAME // 2)] = b""
+    """The signed revocation, for a node that was revoked while it was away."""
 
 
 class Probe(Message, frozen=True, kw_only=True, tag="probe"):
