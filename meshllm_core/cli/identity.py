@@ -1,6 +1,5 @@
 """`meshllm id`: who this machine is to others, and a new key where a copied one has to go."""
 
-import os
 import sys
 from typing import Annotated
 
@@ -10,9 +9,10 @@ from meshllm_core.api.record import find_node
 from meshllm_core.cli.diagnostics import say
 from meshllm_core.cli.options import AsJson
 from meshllm_core.cli.output import emit, emit_json, fields
-from meshllm_core.errors import ConfigError, NodeAlreadyRunning, NodeError
+from meshllm_core.errors import ConfigError, NodeAlreadyRunning, NodeError, StorageError
 from meshllm_core.identity.storage import KnownIdentity, keep_identity, known_identity, new_identity
 from meshllm_core.ids import short
+from meshllm_core.mesh.storage import MeshState, MeshStore
 from meshllm_core.paths import Paths, default_paths
 
 New = Annotated[
@@ -38,8 +38,9 @@ def identity(new: New = False, keep: Keep = False, yes: Yes = False, as_json: As
     if new:
         _replace(paths, asked=yes)
     known = keep_identity(paths) if keep else known_identity(paths)
+    mesh = _mesh(paths)
     if as_json:
-        emit_json(_document(known))
+        emit_json(_document(known, mesh))
         return
     if known is None:
         emit("This machine has no node id yet; the first `meshllm serve` makes one.")
@@ -48,6 +49,7 @@ def identity(new: New = False, keep: Keep = False, yes: Yes = False, as_json: As
         ("node id", known.node.hex()),
         ("short", short(known.node)),
         ("key", f"in {known.storage}"),
+        ("mesh", f"{short(mesh.mesh)} {mesh.name}".strip() if mesh else "none"),
     ]
     emit(fields(rows))
     if known.copied:
@@ -63,8 +65,11 @@ def _replace(paths: Paths, *, asked: bool) -> None:
         )
     if not asked:
         _ask()
-    new_identity(paths, use_keyring=not os.environ.get("MESHLLM_HOME"))
-    say("A new key was made. Meshes know this machine as a new one now: join them again.")
+    new_identity(paths)
+    aside = MeshStore(paths).clear()
+    say("A new key was made. A mesh knows this machine as a new one now: join it again.")
+    if aside is not None:
+        say(f"The root key of the mesh that this machine founded is kept in {aside}.")
 
 
 def _ask() -> None:
@@ -77,12 +82,21 @@ def _ask() -> None:
         raise NodeError("Nothing was changed.")
 
 
-def _document(known: KnownIdentity | None) -> dict[str, object]:
-    if known is None:
-        return {"id": None, "short": None, "storage": None, "copied": False}
+def _mesh(paths: Paths) -> MeshState | None:
+    """The mesh this machine belongs to, as it was last saved; what is wrong with that is no one's id."""
+    try:
+        return MeshStore(paths).load()
+    except (StorageError, NodeError) as error:
+        say(f"warning: {error}")
+        return None
+
+
+def _document(known: KnownIdentity | None, mesh: MeshState | None) -> dict[str, object]:
     return {
-        "id": known.node.hex(),
-        "short": short(known.node),
-        "storage": known.storage,
-        "copied": known.copied,
+        "id": known.node.hex() if known else None,
+        "short": short(known.node) if known else None,
+        "storage": known.storage if known else None,
+        "copied": known.copied if known else False,
+        "mesh": mesh.mesh.hex() if mesh else None,
+        "mesh_name": mesh.name if mesh else None,
     }

@@ -1,5 +1,6 @@
 """The desktop's keyring, where there is a real one. It may ask a person for a password, so it may block."""
 
+import os
 from collections.abc import Callable
 from multiprocessing.pool import ThreadPool
 from typing import TYPE_CHECKING, TypeVar
@@ -55,6 +56,8 @@ def _ask(question: "Callable[[KeyringBackend], T]") -> T:
 
 def _backend() -> "KeyringBackend":
     """The best backend that a desktop provides. Others keep secrets in plain files, or nowhere."""
+    if os.environ.get("MESHLLM_HOME"):
+        raise IdentityError("it is not asked while MESHLLM_HOME keeps everything in one folder")
     import keyring
     from keyring.backends.chainer import ChainerBackend
     from keyring.core import recommended

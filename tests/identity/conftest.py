@@ -48,8 +48,9 @@ def paths(tmp_path: Path) -> Paths:
 
 
 @pytest.fixture
-def played() -> Iterator[PlayedKeyring]:
+def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedKeyring]:
     """The keyring of this desktop, for as long as the test runs."""
+    monkeypatch.delenv("MESHLLM_HOME")
     before = keyring.get_keyring()
     backend = PlayedKeyring()
     keyring.set_keyring(backend)

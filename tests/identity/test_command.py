@@ -9,6 +9,8 @@ import pytest
 
 from meshllm_core.errors import ExitCode
 from meshllm_core.identity.storage import load_or_create
+from meshllm_core.ids import MeshId
+from meshllm_core.mesh.storage import MeshState, MeshStore
 from meshllm_core.paths import Paths, default_paths
 from tests.cli.conftest import COMMAND, Result, command, playing, run_here
 
@@ -85,6 +87,23 @@ def test_new_replaces_a_damaged_key(home: Paths) -> None:
     failed = run("--json")
     assert (failed.code, failed.out) == (ExitCode.NODE, "")
     assert run("--new", "--yes", "--json").document["id"] == load_or_create(home).key.public.hex()
+
+
+def test_the_mesh_is_named_and_a_new_key_leaves_it(home: Paths) -> None:
+    load_or_create(home, use_keyring=False)
+    assert run("--json").document["mesh"] is None
+    store = MeshStore(home)
+    store.save(MeshState(mesh=MeshId(bytes(range(32))), name="attic", root_seed=bytes(32)))
+    assert "0001020304 attic" in run().out
+    document = run("--json").document
+    assert (document["mesh"], document["mesh_name"]) == (bytes(range(32)).hex(), "attic")
+    made = run("--new", "--yes")
+    assert "none" in made.out
+    assert "root key of the mesh that this machine founded is kept in" in made.err
+    store.path.write_bytes(b"rubbish")
+    shown = run("--json")
+    assert shown.document["mesh"] is None
+    assert "warning" in shown.err
 
 
 def test_two_opposite_wishes_are_refused() -> None:

@@ -190,3 +190,11 @@ def test_a_key_in_a_keyring_out_of_reach_is_never_replaced(paths: Paths, played:
     with pytest.raises(IdentityError, match="came from another machine"):
         load_or_create(paths)
     assert not new_identity(paths).copied
+
+
+def test_a_home_in_one_folder_is_whole(
+    paths: Paths, played: PlayedKeyring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MESHLLM_HOME", str(paths.data.parent))
+    assert "readable only by you" in load_or_create(paths).storage
+    assert not played.entries
