@@ -30,7 +30,7 @@ class ChatModel:
         if not self.holders:
             return name
         more = f" and {len(self.holders) - _HOLDERS} more" if len(self.holders) > _HOLDERS else ""
-        return f"{name}  on {', '.join(self.holders[:_HOLDERS])}{more}"
+        return f"{name} on {', '.join(self.holders[:_HOLDERS])}{more}"
 
 
 def chat_models(snapshot: NodeSnapshot | None) -> tuple[ChatModel, ...]:

@@ -48,8 +48,12 @@ def save_picture(token: str, invite: str) -> Path:
     name = "".join(character for character in invite if character.isalnum())[:16]
     path = Path.home() / f"meshllm-invite-{name}.png"
     picture = png(matrix(compact(token)))
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    # Not through a link that somebody may have put there.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
+    descriptor = os.open(path, flags, 0o600)
     with os.fdopen(descriptor, "wb") as file:
+        if hasattr(os, "fchmod"):
+            os.fchmod(descriptor, 0o600)
         file.write(picture)
     return path
 

@@ -64,10 +64,10 @@ def ending(view: JoinView, wall: float) -> tuple[Line, ...]:
             ),
         )
     tone: Tone = "ok" if view.state == "joined" else "bad"
-    words = clean(view.message, 1000).strip() or ("Joined." if view.state == "joined" else "It failed.")
+    words = clean(view.message, 400).strip() or ("Joined." if view.state == "joined" else "It failed.")
     lines = [line(Span(f"{'✓' if view.state == 'joined' else '✗'} {words}", tone))]
     if view.hint:
-        lines.append(line(Span(clean(view.hint, 1000).strip())))
+        lines.append(line(Span(clean(view.hint, 400).strip())))
     return tuple(lines)
 
 

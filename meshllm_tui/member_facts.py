@@ -125,7 +125,7 @@ def _wrapped_fact(fact: Fact) -> Line:
 def _model_line(model: PeerModel, width: int) -> Line:
     ready = model.status == "ready"
     words = [f"{number(model.decode_tokens_per_second)} tok/s" if model.decode_tokens_per_second > 0 else ""]
-    words += [parameters(model.parameters) if model.parameters > 0 else "", f"context {model.context:,}"]
+    words += [parameters(model.parameters) if model.parameters > 0 else ""]
     words += [f"{model.active} active, {model.queued} queued" if model.active or model.queued else ""]
     figures = "  ".join(word for word in words if word)
     name = fit(model.id, max(width - cells(figures) - 16, 12))

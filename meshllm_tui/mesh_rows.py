@@ -68,7 +68,10 @@ def sorted_peers(snapshot: NodeSnapshot) -> list[PeerRow]:
 
 
 class MemberRows:
-    """Makes the rows, and remembers each until its member changes: most of 200 members do not."""
+    """Makes the rows, and remembers each until its member changes: most of 200 members do not.
+
+    Ages in the rows are told to the minute.
+    """
 
     def __init__(self) -> None:
         self._made: dict[str, tuple[PeerRow, tuple[object, ...], tuple[Line, ...]]] = {}
@@ -82,7 +85,7 @@ class MemberRows:
         names[snapshot.name] += 1
         fresh: dict[str, tuple[PeerRow, tuple[object, ...], tuple[Line, ...]]] = {}
         for row in sorted_peers(snapshot):
-            gone = int(view.wall - row.since) // _MINUTE if row.status in ("down", "left", "suspect") else 0
+            gone = int(view.wall // _MINUTE) if row.status in ("down", "left") else 0
             context = (width, names[row.name] > 1, snapshot.version, gone)
             known = self._made.get(row.node)
             if known is not None and known[0] is row and known[1] == context:
@@ -146,11 +149,14 @@ def _named(names: list[str]) -> str:
 def _notes(row: PeerRow, twin: bool, own_version: str, wall: float) -> list[tuple[str, Tone]]:
     """What is not as it should be, most important first."""
     notes: list[tuple[str, Tone]] = []
-    if row.status != "alive" and wall > row.since > 0:
-        word = {"suspect": "does not answer since", "down": "stopped answering", "left": "said goodbye"}
-        ago = "" if row.status == "suspect" else " ago"
-        tone: Tone = "muted" if row.status == "left" else PEER_STATES[row.status].tone
-        notes.append((f"{word[row.status]} {duration(wall - row.since)}{ago}", tone))
+    if row.status == "suspect":
+        notes.append(("does not answer", "warn"))
+    elif row.status in ("down", "left"):
+        ago = f" {duration(wall - row.since)} ago" if wall > row.since > 0 else ""
+        if row.status == "down":
+            notes.append((f"stopped answering{ago}", "bad"))
+        else:
+            notes.append((f"said goodbye{ago}", "muted"))
     reach = reach_words(row)
     if reach and reach != BOTH_WAYS and row.status in ("alive", "suspect"):
         notes.append((reach, "warn"))

@@ -51,6 +51,8 @@ class InviteScreen(Dialog[None]):
     """The form and the list. Tokens that were made in this dashboard can be shown again."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "app.focus_previous", "Back", show=False),
+        Binding("down", "app.focus_next", "Next", show=False),
         Binding("x", "revoke", "Revoke", key_display="x", tooltip="Take the chosen invite back."),
     ]
 

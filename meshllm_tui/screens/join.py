@@ -31,8 +31,8 @@ class TokenInput(Input):
     """An input that takes a paste of several lines as one: mail programs break tokens."""
 
     def _on_paste(self, event: events.Paste) -> None:
+        # Textual calls the input's own handler after this one.
         event.text = " ".join(event.text[: BOX_LIMIT * 2].split())
-        super()._on_paste(event)
 
 
 class JoinScreen(Dialog[str]):
@@ -97,7 +97,8 @@ class JoinScreen(Dialog[str]):
         view = self._join()
         if self._asking or view is None or view.started_at == self._before:
             return
-        width = max(self.query_one("#join").content_size.width, 40)
+        # The frame, its padding, and room for the scroll bar of a small terminal.
+        width = max(self.query_one("#join").outer_size.width - 7, 40)
         steps = self.query_one("#join-steps", Static)
         lines = content(checklist(view, width))
         if steps.content != lines:
@@ -145,6 +146,7 @@ class JoinScreen(Dialog[str]):
         self._before = before.started_at if before is not None and before.state != "running" else 0.0
         self._ask(False)
         if now is None or now.started_at == self._before:
+            self.query_one("#join-steps", Static).update("")
             self._say((line(Span("◌ the node begins to join…", "accent")),))
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:

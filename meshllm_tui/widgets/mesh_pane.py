@@ -63,6 +63,10 @@ class MeshPane(Vertical):
         self._facts: tuple[Line, ...] = ()
         self._header: Line = ()
         self._open = False
+        self._beside = False
+        self._height = 0
+        self._drawn: tuple[object, ...] = ()
+        """What the rows were made of; ages in them are minutes."""
         self.border_title = Content("Mesh")
 
     def compose(self) -> ComposeResult:
@@ -78,15 +82,17 @@ class MeshPane(Vertical):
     def show(self, view: NodeView) -> None:
         """Draw `view`, if it says anything new."""
         self._view = view
-        if not self.display:
+        # The pane itself may not be laid out yet; the rows' own padding, and room for the scroll bar.
+        width = max(self.content_region.width - 3, 20)
+        drawn = (view.snapshot, view.link, int(view.wall // 60), width)
+        if not self.display or (view.snapshot is not None and _same(drawn, self._drawn)):
             return
+        self._drawn = drawn
         snapshot = view.snapshot
         if snapshot is None or snapshot.mesh is None:
             self._head((), "Mesh")
             self._list.show_note(empty_mesh(view))
         else:
-            # The rows' own padding, and room for the scroll bar.
-            width = max(self.content_region.width - 3, 20)
             self._head(header(width), f"Mesh {mesh_name(snapshot.mesh)}", len(snapshot.peers) + 1)
             keys, rows = self._made.rows(view, width)
             if self._list.show_rows(keys, rows):
@@ -117,18 +123,24 @@ class MeshPane(Vertical):
         below = self.query_one("#mesh-facts", Static)
         if facts != self._facts:
             self._facts = facts
-            below.update(content(facts))
+            below.update(content(facts), layout=False)
         below.display = bool(facts) and self._open
         self._limit()
 
     def _limit(self) -> None:
-        """The rows take what the pane may have beside what stands around them; then they scroll."""
+        """Beside other panes the rows take no more than what the pane may have; then they scroll.
+
+        The height is set, not left to the layout, which would measure every row at each change.
+        """
+        if not self._beside:
+            return
         share = OPEN_SHARE if self._open else SHARE
         around = 2 + bool(self._header) + (FACT_ROWS + 1 if self._open and self._facts else 0)
-        rows = max(int(self.screen.size.height * share) - around, 1)
-        limit = self._list.styles.max_height
-        if limit is None or limit.value != rows:
-            self._list.styles.max_height = rows if self.has_class("-beside") else None
+        most = max(int(self.screen.size.height * share) - around, 1)
+        height = min(self._list.line_count, most)
+        if height != self._height:
+            self._height = height
+            self._list.styles.height = height
 
     def on_descendant_focus(self) -> None:
         """With the keyboard the pane says more of the chosen member."""
@@ -142,7 +154,11 @@ class MeshPane(Vertical):
 
     def stand(self, beside: bool) -> None:
         """Whether other panes are shown too; alone, it takes all the room."""
-        self.set_class(beside, "-beside")
+        if beside != self._beside:
+            self._beside = beside
+            self.set_class(beside, "-beside")
+            self._height = 0
+            self._list.styles.height = None
         self._limit()
 
     @property
@@ -218,3 +234,8 @@ class MeshPane(Vertical):
         if node:
             self.app.copy_to_clipboard(node)
             self.notify("Copied the id.", markup=False)
+
+
+def _same(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
+    """Whether nothing changed. Snapshots are compared by identity: a new one is made for every event."""
+    return bool(other) and one[0] is other[0] and one[1:] == other[1:]

@@ -46,6 +46,13 @@ class RowList(KeyedList):
         index = self.highlighted
         return self._keys[index] if index is not None and index < len(self._keys) else None
 
+    @property
+    def line_count(self) -> int:
+        """Lines that all rows take, when none is wrapped."""
+        if self._note is not None:
+            return len(self._note)
+        return sum(map(len, self._rows.values())) + (len(self._rows) - 1 if self._divided else 0)
+
     def focus_main(self) -> None:
         """Give the keyboard to this pane."""
         self.focus()

@@ -56,6 +56,7 @@ class Prompt(TextArea):
         self.post_message(self.Scrolled(pages))
 
     async def _on_paste(self, event: events.Paste) -> None:
+        # Textual calls the text area's own handler after this one, which inserts what is left.
         room = PROMPT_LIMIT - len(self.text)
         if len(event.text) > room:
             self.notify(
@@ -64,4 +65,3 @@ class Prompt(TextArea):
                 markup=False,
             )
             event.text = event.text[: max(room, 0)]
-        await super()._on_paste(event)

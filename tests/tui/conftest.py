@@ -4,6 +4,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,10 +66,11 @@ async def dashboard(
     theme: str = DEFAULT_THEME,
     started_by_us: bool = False,
     settled: bool = True,
+    decode_picture: Callable[[Path], str] | None = None,
 ) -> AsyncIterator[Screen]:
     """A dashboard that has heard of its node, when there is one."""
     node = client or ScriptedClient()
-    app = make_app(node, theme=theme, started_by_us=started_by_us)
+    app = make_app(node, theme=theme, started_by_us=started_by_us, decode_picture=decode_picture)
     async with app.run_test(size=size) as pilot:
         screen = Screen(app, node, pilot)
         if settled and node.state is not None:
@@ -77,13 +79,25 @@ async def dashboard(
         yield screen
 
 
-def make_app(client: ScriptedClient, *, theme: str = DEFAULT_THEME, started_by_us: bool = False) -> MeshApp:
+def make_app(
+    client: ScriptedClient,
+    *,
+    theme: str = DEFAULT_THEME,
+    started_by_us: bool = False,
+    decode_picture: Callable[[Path], str] | None = None,
+) -> MeshApp:
     """A dashboard that is not yet running."""
 
     async def open_node() -> NodeClient:
         return client
 
-    return MeshApp(open_node, theme=theme, started_by_us=started_by_us, wall=lambda: NOW)
+    return MeshApp(
+        open_node,
+        theme=theme,
+        started_by_us=started_by_us,
+        decode_picture=decode_picture,
+        wall=lambda: NOW,
+    )
 
 
 @pytest.fixture(autouse=True)

@@ -56,7 +56,7 @@ def model(
     )
 
 
-def peer(name: str, **changes: Any) -> mesh.PeerRow:
+def peer(name: str, /, **changes: Any) -> mesh.PeerRow:
     """A member that is well, but for `changes`."""
     row = mesh.PeerRow(
         node=node_id(name),
@@ -194,18 +194,18 @@ FOUND: dict[mesh.JoinStep, str] = {
 }
 
 
-def joining(upto: int = 8, failed: str = "") -> tuple[ev.AnyEvent, ...]:
+def joining(upto: int = 8, failed: str = "", at: float = START + 195) -> tuple[ev.AnyEvent, ...]:
     """A join whose first `upto` steps passed; the next one failed when `failed` says why."""
-    events: list[ev.AnyEvent] = [mesh.JoinStarted(at=START + 195, how="by token")]
+    events: list[ev.AnyEvent] = [mesh.JoinStarted(at=at, how="by token")]
     for place, step in enumerate(mesh.JOIN_STEPS):
         if place < upto:
-            events.append(mesh.JoinStepped(at=START + 196, step=step, status="passed", detail=FOUND[step]))
+            events.append(mesh.JoinStepped(at=at, step=step, status="passed", detail=FOUND[step]))
         elif failed:
             status: mesh.StepStatus = "failed" if place == upto else "skipped"
             detail = failed if place == upto else ""
-            events.append(mesh.JoinStepped(at=START + 196, step=step, status=status, detail=detail))
+            events.append(mesh.JoinStepped(at=at, step=step, status=status, detail=detail))
         elif place == upto:
-            events.append(mesh.JoinStepped(at=START + 196, step=step, status="running"))
+            events.append(mesh.JoinStepped(at=at, step=step, status="running"))
     return tuple(events)
 
 

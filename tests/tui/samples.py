@@ -144,6 +144,10 @@ class ScriptedClient:
     answer: Sequence[ChatDelta | MeshError] = ()
     refusal: MeshError | None = None
     acted: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    answers: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What an action answers, by its name."""
+    effects: dict[str, Sequence[ev.AnyEvent]] = field(default_factory=dict)
+    """What happens on the node when it is asked for an action."""
     asked: list[tuple[list[dict[str, str]], str]] = field(default_factory=list)
     snapshots: int = 0
     hold: asyncio.Event | None = None
@@ -173,7 +177,9 @@ class ScriptedClient:
         self.acted.append((name, arguments))
         if self.refusal is not None:
             raise self.refusal
-        return {}
+        for event in self.effects.get(name, ()):
+            self.happen(event)
+        return self.answers.get(name, {})
 
     async def chat_stream(self, messages: Sequence[dict[str, str]], model: str) -> AsyncGenerator[ChatDelta]:
         self.asked.append((list(messages), model))

@@ -2,12 +2,14 @@
 
 import asyncio
 
+from textual import events
 from textual.widgets import Markdown
 
 from meshllm_core.api.client import ChatDelta
 from meshllm_core.errors import Overloaded
 from meshllm_core.ids import ModelId
 from meshllm_tui.screens.choose import ChooseScreen
+from meshllm_tui.widgets.prompt import PROMPT_LIMIT
 from tests.tui.conftest import Screen, dashboard
 from tests.tui.samples import SMALL, ScriptedClient, bare, fold, ready, serving
 
@@ -211,3 +213,17 @@ async def test_the_state_of_other_panes_goes_on_while_answering() -> None:
         await screen.until(lambda: "half" in screen.text)
         client.happen(ready(OTHER)[0])
         await screen.until(lambda: "other-model" in screen.text)
+
+
+async def test_a_paste_arrives_once_and_is_cut_at_the_limit() -> None:
+    async with dashboard() as screen:
+        await screen.press("3")
+        prompt = screen.app.home.chat.prompt
+        screen.app.post_message(events.Paste("two\nlines"))
+        await screen.until(lambda: bool(prompt.text))
+        await screen.pilot.pause()
+        assert prompt.text == "two\nlines"
+        screen.app.post_message(events.Paste("x" * (PROMPT_LIMIT + 5)))
+        await screen.until(lambda: any("The paste was cut" in toast for toast in screen.toasts))
+        await screen.pilot.pause()
+        assert len(prompt.text) == PROMPT_LIMIT
