@@ -153,6 +153,7 @@ class MemoryLink:
         self._channels: list[MemoryChannel] = []
         self._offered: asyncio.Queue[MemoryChannel | None] = asyncio.Queue(limits.CHANNELS + 1)
         self._over = asyncio.Event()
+        self._told = 0.0
         self._held: deque[Callable[[], None]] = deque()
         """What arrives when the way is free again."""
 
@@ -255,7 +256,8 @@ class MemoryLink:
             if self.other is not None:
                 action(self.other)
 
-        return self.post(arrive)
+        self._told = self.post(arrive, not_before=self._told)
+        return self._told
 
     def _keep(self, channel: MemoryChannel) -> None:
         self._channels.append(channel)
