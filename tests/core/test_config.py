@@ -14,6 +14,8 @@ from meshllm_core.config_text import example, literal
 from meshllm_core.errors import ConfigError, ExitCode
 from meshllm_core.paths import Paths
 
+ASCII = st.characters(min_codepoint=33, max_codepoint=126)
+
 
 @pytest.fixture
 def paths(tmp_path: Path) -> Paths:
@@ -229,6 +231,8 @@ def values(row: Key) -> st.SearchStrategy[Any]:
         case "text":
             return st.sampled_from(row.choices) if row.choices else st.just(row.default)
         case "list":
+            if row.pattern:
+                return st.lists(st.from_regex(row.pattern, fullmatch=True, alphabet=ASCII), max_size=4)
             return st.lists(st.sampled_from(["auto", "a/b:Q4", 'with "quotes"', "ü\\n"]), max_size=4)
 
 

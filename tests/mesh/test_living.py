@@ -39,7 +39,9 @@ async def test_a_whole_mesh_that_was_switched_off_finds_itself_again(tmp_path: P
         for machine in machines:
             machine.service = machine.make()
             await machine.service.start()
-        await until(lambda: all(one.sees(other) for one in machines for other in machines if one is not other))
+        await until(
+            lambda: all(one.sees(other) for one in machines for other in machines if one is not other)
+        )
 
 
 async def test_the_second_machine_with_a_copied_key_is_refused_and_both_are_told(tmp_path: Path) -> None:

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import httpx
-
 PREFIX = f"m{os.getpid() % 10_000}"
 
 
@@ -130,7 +128,7 @@ def wait(condition: Callable[[], bool], what: str, seconds: float = 30.0, step: 
     """Waits until `condition` holds; how long that took. Raises AssertionError."""
     began = time.monotonic()
     while time.monotonic() - began < seconds:
-        with contextlib.suppress(RuntimeError, httpx.HTTPError, KeyError):
+        with contextlib.suppress(RuntimeError, KeyError, TypeError):
             if condition():
                 return time.monotonic() - began
         time.sleep(step)
