@@ -20,7 +20,9 @@ class GossipConfig:
     exchange: float = 6.0
     """At the latest after this time both sides compare what they hold, however much else they say."""
     confirm: float = 1.0
-    """So long others may contradict a suspicion."""
+    """So long others may contradict a suspicion …"""
+    contradict: float = 2.0
+    """… and a member itself the news of its death, where this node has no link to it."""
     helpers: int = 3
     """Others who are asked about a suspect."""
     fresh: float = 2.5
@@ -36,7 +38,9 @@ class GossipConfig:
     hearsay: float = 1800.0
     """A member that is known only through others is down after so long without an announcement."""
     mistaken: float = 600.0
-    """So long a node that reported a death wrongly does not report that node on its own evidence."""
+    """So long a node that reported a death wrongly does not report that node on its own evidence …"""
+    mistaken_within: float = 10.0
+    """… if it was contradicted within this time."""
     duplicate: float = 60.0
     """Between two warnings that another process uses this node's key."""
 

@@ -1,7 +1,6 @@
 """Who is alive: pings, suspicion, the word of others, and coming back."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 
 from meshllm_core.ids import NodeId
 from meshllm_core.membership.desk import Desk
@@ -15,17 +14,16 @@ from meshllm_core.membership.gossip_events import (
     PeerState,
     PeerSuspect,
 )
+from meshllm_core.membership.hearsay import Hearsay
 from meshllm_core.membership.indirect import Indirect
 from meshllm_core.membership.neighbours import SkipRing
 from meshllm_core.membership.retries import Retries
+from meshllm_core.membership.watch import FOREVER, Watch
 from meshllm_core.state.mesh_events import PeerStatus
 from meshllm_core.wire.announcement import Announcement
 from meshllm_core.wire.gossip import HEARD, SILENT, Ping, Pong, Probe, Vouch
 
 SWEEP_SECONDS = 1.0
-HEARSAY_SWEEPS = 30
-OPEN_PINGS = 4
-"""Pings of one peer whose answer still counts for its round-trip time."""
 PING_GAP = 0.3
 """Between two pings that somebody else caused."""
 
@@ -35,29 +33,6 @@ _TOLD: dict[PeerStatus, Callable[[NodeId], GossipEvent]] = {
     "down": PeerDown,
     "left": PeerLeft,
 }
-
-
-@dataclass(slots=True)
-class Watch:
-    """A member that this node itself keeps an eye on: it has a link to it, or should have one."""
-
-    since: float
-    """Silence is counted from here at the earliest."""
-    next_ping: float
-    exchanged: float
-    """When summaries were compared last."""
-    vouched: float = NEVER
-    """When another member heard it."""
-    unanswered: int = 0
-    pinged: float = NEVER
-    verdict: float = float("inf")
-    """When a suspicion is decided."""
-    answers: int = 0
-    """Of others, to that suspicion …"""
-    silent: int = 0
-    """… and those of them who have a link to it and hear nothing either."""
-    open: dict[int, float] = field(default_factory=dict)
-    """Nonce to the time of sending."""
 
 
 class Liveness:
@@ -86,13 +61,12 @@ class Liveness:
         self._watches: dict[NodeId, Watch] = {}
         self._verdicts: dict[NodeId, float] = {}
         """Of suspects that are not watched."""
-        self._cut_off: set[NodeId] = set()
-        """Down only because this node hears nobody."""
-        self._contact: float | None = None
-        self._news: dict[NodeId, float] = {}
+        self._hearsay = Hearsay(desk, self.peers, self._ended)
+        self._found: dict[NodeId, float] = {}
+        """When this node found it dead …"""
         self._mistaken: dict[NodeId, float] = {}
+        """… and when it was told that it was wrong."""
         self._sweep_at = NEVER
-        self._sweeps = 0
         self._stale = False
         """Whether the watches have to be chosen anew."""
 
@@ -135,7 +109,7 @@ class Liveness:
         """This node did not run for a while: what was silent meanwhile proves nothing."""
         now = self._desk.now
         for watch in self._watches.values():
-            watch.since, watch.next_ping, watch.unanswered = now, now, 0
+            watch.afresh(now)
         for node in self._verdicts:
             self._verdicts[node] = now + self._desk.config.silence
         for node, state in self.peers.items():
@@ -149,8 +123,8 @@ class Liveness:
         self.present.remove(node)
         self.known.remove(node)
         self._retries.remove(node)
-        self._cut_off.discard(node)
-        for table in (self._watches, self._verdicts, self._news, self._mistaken):
+        self._hearsay.forget(node)
+        for table in (self._watches, self._verdicts, self._found, self._mistaken):
             table.pop(node, None)
         self._stale = True
 
@@ -166,11 +140,7 @@ class Liveness:
         watch, state = self._watches.get(peer), self.peers.get(peer)
         if watch is None or state is None:
             return
-        sent = watch.open.pop(message.nonce, None)
-        if sent is not None:
-            sample = max(1e-6, self._desk.now - sent)
-            before = state.round_trip
-            state.round_trip = sample if before == 0 else before + (sample - before) / 8
+        watch.measured(state, message.nonce, self._desk.now)
         self._exchanged(peer)
 
     def probe(self, peer: NodeId, message: Probe) -> None:
@@ -193,9 +163,7 @@ class Liveness:
         watch.next_ping = self._desk.now + self._interval()
         if not state.linked:
             state.heard_through = peer
-        if state.status == "suspect" or (
-            state.status == "down" and self._tombstone(node) < state.incarnation
-        ):
+        if state.status == "suspect" or (state.status == "down" and not self._ended(node, state)):
             self._become(node, state, "alive")
 
     # What records say -----------------------------------------------------------------------------
@@ -203,7 +171,7 @@ class Liveness:
     def announced(self, node: NodeId, body: Announcement, through: NodeId) -> None:
         """A newer announcement of `node` was stored; it came from `through`."""
         now = self._desk.now
-        self._news[node] = now
+        self._hearsay.announced(node)
         state = self.peers.get(node)
         if state is None:
             state = self._new(node)
@@ -216,10 +184,10 @@ class Liveness:
         state.incarnation, state.announcement = max(state.incarnation, body.incarnation), body
         if through != node and not state.linked:
             state.heard_through = through
-        unwatched = node not in self._watches and self._tombstone(node) < state.incarnation
+        unwatched = node not in self._watches and not self._ended(node, state)
         if risen or (unwatched and state.status == "down"):
             if (watch := self._watches.get(node)) is not None:
-                watch.since, watch.unanswered = now, 0
+                watch.afresh(now)
             self._become(node, state, "alive")
 
     def died(self, node: NodeId, incarnation: int) -> None:
@@ -231,11 +199,10 @@ class Liveness:
             self._ping_soon(node)
         if now - state.last_heard < self._desk.config.silence:
             return
-        due = now + self._desk.config.confirm
         if (watch := self._watches.get(node)) is not None:
-            watch.verdict = min(watch.verdict, due)
+            watch.verdict = min(watch.verdict, now + self._desk.config.confirm)
         else:
-            self._verdicts.setdefault(node, due)
+            self._verdicts.setdefault(node, now + self._desk.config.contradict)
         self._become(node, state, "suspect")
 
     def departed(self, node: NodeId, incarnation: int) -> None:
@@ -245,8 +212,13 @@ class Liveness:
             self._become(node, state, "left")
 
     def contradicted(self, node: NodeId) -> None:
-        """A DEATH that this node signed was wrong: the same process still runs."""
-        self._mistaken[node] = self._desk.now
+        """A DEATH that this node signed was wrong: the same process still runs.
+
+        When that comes at once, only the way from here is broken; later, it slept or was cut off.
+        """
+        now, config = self._desk.now, self._desk.config
+        if now - self._found.pop(node, NEVER) <= config.mistaken_within:
+            self._mistaken[node] = now
 
     # Time -----------------------------------------------------------------------------------------
 
@@ -261,12 +233,13 @@ class Liveness:
             del self._verdicts[node]
             state = self.peers[node]
             if state.status == "suspect" and node not in self._watches:
-                dead = self._tombstone(node) >= state.incarnation
-                self._become(node, state, "down" if dead else "alive")
+                self._become(node, state, "down" if self._ended(node, state) else "alive")
         self._indirect.tick()
         if now >= self._sweep_at:
             self._sweep_at = now + SWEEP_SECONDS
-            self._sweep()
+            unwatched = (node for node in self.peers if node not in self._watches)
+            for node, status in self._hearsay.sweep(bool(self._linked_alive()), unwatched):
+                self._become(node, self.peers[node], status)
 
     def deadline(self) -> float:
         """When `tick` has something to do."""
@@ -275,7 +248,7 @@ class Liveness:
         due = min(self._sweep_at, self._indirect.deadline())
         due = min(due, min(self._verdicts.values(), default=due))
         for node, watch in self._watches.items():
-            due = min(due, self._due(watch, self.peers[node]))
+            due = min(due, watch.due(self.peers[node], self._desk.config))
         return due
 
     def wanted(self) -> list[NodeId]:
@@ -311,12 +284,11 @@ class Liveness:
             self.known.remove(node)
         if status != "down":
             self._retries.remove(node)
-            self._cut_off.discard(node)
+            self._hearsay.settled(node)
         if status != "suspect" and (watch := self._watches.get(node)) is not None:
-            watch.verdict = float("inf")
+            watch.verdict = FOREVER
             if before in ("down", "left") and status == "alive":
-                watch.since = watch.next_ping = self._desk.now
-                watch.unanswered = 0
+                watch.afresh(self._desk.now)
         self._desk.tell(_TOLD[status](node))
 
     def _heard(self, node: NodeId, state: PeerState) -> None:
@@ -326,6 +298,10 @@ class Liveness:
             watch.unanswered = 0
             watch.next_ping = min(now + self._interval(), watch.exchanged + self._desk.config.exchange)
         self._indirect.heard(node, state)
+
+    def _ended(self, node: NodeId, state: PeerState) -> bool:
+        """Whether a DEATH or DEPARTURE of what was announced last is stored."""
+        return self._tombstone(node) >= state.incarnation
 
     def _interval(self) -> float:
         """Never quite the same on both sides, so that now one pings and now the other, and both measure."""
@@ -353,25 +329,12 @@ class Liveness:
             if self.peers[node].status == "suspect":
                 self._watches[node].verdict = now + self._desk.config.confirm
 
-    def _silent_since(self, watch: Watch, state: PeerState) -> float:
-        return max(state.last_heard, watch.vouched, watch.since)
-
-    def _due(self, watch: Watch, state: PeerState) -> float:
-        if state.status == "left":
-            return float("inf")
-        due = min(watch.next_ping, watch.verdict)
-        if state.status == "alive" and watch.unanswered >= self._desk.config.misses:
-            due = min(due, self._silent_since(watch, state) + self._desk.config.silence)
-        return due
-
     def _attend(self, node: NodeId, watch: Watch, state: PeerState) -> None:
         config, now = self._desk.config, self._desk.now
         if state.status == "left":
             return
-        if state.status == "alive":
-            silence = now - self._silent_since(watch, state)
-            if silence >= config.silence and watch.unanswered >= config.misses:
-                self._suspect(node, watch, state)
+        if state.status == "alive" and now >= watch.suspect_at(state, config):
+            self._suspect(node, watch, state)
         if state.status == "suspect" and now >= watch.verdict:
             self._conclude(node, watch, state)
         if now >= watch.next_ping:
@@ -382,11 +345,9 @@ class Liveness:
         watch.next_ping = now + config.ping_again
         if state.linked:
             nonce = int(self._desk.random() * (1 << 32))
-            if len(watch.open) >= OPEN_PINGS:
-                del watch.open[next(iter(watch.open))]
-            watch.open[nonce] = watch.pinged = now
+            watch.sent(nonce, now)
             self._desk.send(node, Ping(nonce, *self._greeting(node)))
-        elif state.status != "down" or self._tombstone(node) < state.incarnation:
+        elif state.status != "down" or not self._ended(node, state):
             if watch.unanswered == 0:
                 watch.next_ping = now + config.ping
             self._indirect.ask(node, self._helper(node, state))
@@ -401,7 +362,7 @@ class Liveness:
             self._ping(node, watch, self.peers[node])
 
     def _suspect(self, node: NodeId, watch: Watch, state: PeerState) -> None:
-        dead = self._tombstone(node) >= state.incarnation
+        dead = self._ended(node, state)
         watch.verdict = self._desk.now + (0 if dead else self._desk.config.confirm)
         watch.answers = watch.silent = 0
         if not dead:
@@ -410,14 +371,15 @@ class Liveness:
 
     def _conclude(self, node: NodeId, watch: Watch, state: PeerState) -> None:
         """Nobody contradicted. Whoever was answered by nobody may be cut off, and says nothing of others."""
-        known_dead = self._tombstone(node) >= state.incarnation
+        known_dead = self._ended(node, state)
         mistaken = self._desk.now - self._mistaken.get(node, NEVER) < self._desk.config.mistaken
         if not known_dead and mistaken and watch.answers and not watch.silent:
-            watch.since, watch.unanswered = self._desk.now, 0
+            watch.afresh(self._desk.now)
             self._become(node, state, "alive")
             return
         self._become(node, state, "down")
         if not known_dead and watch.answers and state.announcement is not None:
+            self._found[node] = self._desk.now
             self._desk.tell(DeathFound(node, state.incarnation))
 
     def _linked_alive(self) -> list[NodeId]:
@@ -438,28 +400,3 @@ class Liveness:
             near = self.present.around(subject)
             able.sort(key=lambda node: node not in near)
         return able[: self._desk.config.helpers]
-
-    def _sweep(self) -> None:
-        """Hearsay counts only while somebody is heard, and not for ever."""
-        config, now = self._desk.config, self._desk.now
-        if not self._linked_alive():
-            self._contact = None
-            for node, state in self.peers.items():
-                if state.status in ("alive", "suspect") and node not in self._watches:
-                    self._become(node, state, "down")
-                    self._cut_off.add(node)
-            return
-        if self._contact is None:
-            self._contact = now
-        if self._cut_off and now - self._contact >= config.isolation:
-            for node in list(self._cut_off):
-                state = self.peers[node]
-                if self._tombstone(node) < state.incarnation:
-                    self._become(node, state, "alive")
-            self._cut_off.clear()
-        self._sweeps += 1
-        if self._sweeps % HEARSAY_SWEEPS == 0:
-            for node, state in self.peers.items():
-                old = now - self._news.get(node, now) > config.hearsay
-                if old and state.status == "alive" and not state.linked and node not in self._watches:
-                    self._become(node, state, "down")

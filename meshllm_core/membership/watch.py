@@ -1,0 +1,65 @@
+"""What is known of a member that this node itself keeps an eye on."""
+
+from dataclasses import dataclass, field
+
+from meshllm_core.membership.gossip_config import GossipConfig
+from meshllm_core.membership.gossip_events import NEVER, PeerState
+
+OPEN_PINGS = 4
+"""Pings of one peer whose answer still counts for its round-trip time."""
+FOREVER = float("inf")
+
+
+@dataclass(slots=True)
+class Watch:
+    """There is a link to the member, or there should be one."""
+
+    since: float
+    """Silence is counted from here at the earliest."""
+    next_ping: float
+    exchanged: float
+    """When summaries were compared last."""
+    vouched: float = NEVER
+    """When another member heard it."""
+    unanswered: int = 0
+    pinged: float = NEVER
+    verdict: float = FOREVER
+    """When a suspicion is decided."""
+    answers: int = 0
+    """Of others, to that suspicion …"""
+    silent: int = 0
+    """… and those of them who have a link to it and hear nothing either."""
+    open: dict[int, float] = field(default_factory=dict)
+    """Nonce to the time of sending."""
+
+    def afresh(self, now: float) -> None:
+        """What was silent before counts no more."""
+        self.since = self.next_ping = now
+        self.unanswered = 0
+        self.verdict = FOREVER
+
+    def sent(self, nonce: int, now: float) -> None:
+        """A ping went out."""
+        if len(self.open) >= OPEN_PINGS:
+            del self.open[next(iter(self.open))]
+        self.open[nonce] = self.pinged = now
+
+    def measured(self, state: PeerState, nonce: int, now: float) -> None:
+        """Its answer came."""
+        sent = self.open.pop(nonce, None)
+        if sent is not None:
+            sample, before = max(1e-6, now - sent), state.round_trip
+            state.round_trip = sample if before == 0 else before + (sample - before) / 8
+
+    def suspect_at(self, state: PeerState, config: GossipConfig) -> float:
+        """When it is silent for too long; never while too few pings went without an answer."""
+        if self.unanswered < config.misses:
+            return FOREVER
+        return max(state.last_heard, self.vouched, self.since) + config.silence
+
+    def due(self, state: PeerState, config: GossipConfig) -> float:
+        """When there is something to do about it."""
+        if state.status == "left":
+            return FOREVER
+        due = min(self.next_ping, self.verdict)
+        return min(due, self.suspect_at(state, config)) if state.status == "alive" else due
