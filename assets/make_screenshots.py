@@ -1,8 +1,9 @@
-"""Makes assets/dashboard.svg and assets/dashboard.png from the dashboard itself.
+"""Makes the pictures in assets/ (.svg and .png) from the dashboard itself: dashboard and invite.
 
-Without arguments the picture shows a sample node. With `--console URL --api URL --token-file FILE` it shows
-a node that runs, after asking its model one question. The PNG is drawn by Chromium with a monospace font
-that is installed here (Fira Code or DejaVu Sans Mono), so that columns line up and nothing is fetched.
+Without arguments they show a sample node in a sample mesh; its invite leads nowhere. With `--console URL
+--api URL --token-file FILE` the dashboard is that of a node that runs, after asking its model one question.
+The PNG is drawn by Chromium with a monospace font that is installed here (Fira Code or DejaVu Sans Mono),
+so that columns line up and nothing is fetched.
 
     apt-get install -y chromium fonts-firacode fonts-dejavu-core
     python assets/make_screenshots.py
@@ -27,6 +28,7 @@ from meshllm_core.api.client import ChatDelta  # noqa: E402
 from meshllm_tui.app import MeshApp  # noqa: E402
 from meshllm_tui.connect import open_client  # noqa: E402
 from meshllm_tui.session import NodeClient  # noqa: E402
+from tests.tui.mesh_samples import DAY, TOKEN, invite, invites, meshed  # noqa: E402
 from tests.tui.samples import START, ScriptedClient  # noqa: E402
 
 FONTS = "'Fira Code', 'DejaVu Sans Mono', monospace"
@@ -41,6 +43,9 @@ ANSWER = """Three reasons:
 curl -s localhost:9337/v1/models
 ```
 """
+INVITE = "3f9a12bc04"
+END = START + DAY
+"""When the sample's invite runs out."""
 CHROMIUM_FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -58,6 +63,11 @@ async def _sample() -> NodeClient:
     words = re.findall(r"\S+\s*", ANSWER)
     pieces = [ChatDelta(text=word) for word in words]
     return ScriptedClient(
+        state=meshed(),
+        answers={
+            "invite": {"token": TOKEN, "id": "3f9a12bc04", "role": "host", "uses": 1, "expires_at": END}
+        },
+        effects={"invite": (invites(invite(INVITE)),)},
         pace=1 / 61,
         answer=[
             ChatDelta(reasoning="They want a short list. Privacy, cost, control."),
@@ -73,8 +83,9 @@ async def draw(
     theme: str,
     question: str,
     wall: Callable[[], float],
+    keys: tuple[str, ...] = (),
 ) -> str:
-    """The dashboard as SVG, after one answer."""
+    """The dashboard as SVG, after one answer to `question`, if any, and some keys."""
     app = MeshApp(open_node, theme=theme, wall=wall)
     async with app.run_test(size=size) as pilot:
         while app.session.snapshot is None:
@@ -87,6 +98,9 @@ async def draw(
             await pilot.pause(0.3)
             while app.home.chat.answering:
                 await pilot.pause(0.1)
+            await pilot.pause(0.5)
+        for key in keys:
+            await pilot.press(key)
             await pilot.pause(0.5)
         return app.export_screenshot(title="meshllm")
 
@@ -125,23 +139,40 @@ def to_png(svg: Path, png: Path) -> None:
 
 
 def main() -> None:
-    """Write both pictures."""
+    """Write the pictures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--console", default="", help="base URL of a node's management API")
     parser.add_argument("--api", default="", help="base URL of that node's OpenAI endpoint")
     parser.add_argument("--token-file", type=Path, default=Path("management-token"))
     parser.add_argument("--theme", default="meshllm-dark")
-    parser.add_argument("--size", default="120x40", help="columns x rows")
+    parser.add_argument("--size", default="120x40", help="columns x rows of the dashboard")
     parser.add_argument("--question", default=QUESTION)
-    parser.add_argument("--output", type=Path, default=HERE / "dashboard", help="path without suffix")
+    parser.add_argument("--output", type=Path, default=HERE, help="directory")
     options = parser.parse_args()
     columns, rows = (int(part) for part in options.size.split("x"))
     open_node = (
         partial(open_client, options.console, options.api, options.token_file) if options.console else _sample
     )
     wall = time.time if options.console else lambda: START + 200.0
-    svg = options.output.resolve().with_suffix(".svg")
-    drawn = asyncio.run(draw(open_node, (columns, rows), options.theme, options.question, wall))
+    write = partial(_write, open_node, options.output.resolve(), options.theme, wall)
+    write("dashboard", (columns, rows), options.question, ())
+    if not options.console:
+        # Never of a node that runs: whoever sees its invite could join.
+        write("invite", (80, 24), "", ("v", "enter"))
+
+
+def _write(
+    open_node: Callable[[], Awaitable[NodeClient]],
+    folder: Path,
+    theme: str,
+    wall: Callable[[], float],
+    name: str,
+    size: tuple[int, int],
+    question: str,
+    keys: tuple[str, ...],
+) -> None:
+    svg = folder / f"{name}.svg"
+    drawn = asyncio.run(draw(open_node, size, theme, question, wall, keys))
     svg.write_text(without_web_fonts(drawn))
     to_png(svg, svg.with_suffix(".png"))
 

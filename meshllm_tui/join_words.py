@@ -108,12 +108,12 @@ def countdown(seconds: float) -> str:
 
 
 def token_groups(token: str, width: int) -> Iterator[str]:
-    """The token in lines of whole groups, none wider than `width` where one group fits."""
+    """The token in lines of whole groups with their dashes, none wider than `width` where one group fits."""
     head, colon, rest = token.partition(":")
     groups = [group for group in rest.split("-") if group] if colon else [token]
     if colon:
         yield f"{head}:"
-    per_line = max((width + 1) // (GROUP + 1), 1)
+    per_line = max(width // (GROUP + 1), 1)
     for start in range(0, len(groups), per_line):
         last = start + per_line >= len(groups)
         yield "-".join(groups[start : start + per_line]) + ("" if last else "-")

@@ -230,7 +230,7 @@ def test_requests_say_who_served_them() -> None:
 
 
 def test_the_chat_is_offered_what_any_linked_member_holds() -> None:
-    offered = {each.id: each.words for each in chat_models(meshed())}
+    offered = {str(each.id): each.words for each in chat_models(meshed())}
     assert list(offered) == ["SmolLM2-135M-Instruct", "Qwen3-4B-Instruct:Q4_K_M", "gemma-3-12b:Q4_K_M"]
     assert offered["gemma-3-12b:Q4_K_M"] == "gemma-3-12b:Q4_K_M on cellar"
     assert chat_models(meshed(peer("attic", path="", address=""), peer("shed", status="suspect")))[1:] == ()

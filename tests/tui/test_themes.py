@@ -11,6 +11,7 @@ from textual.geometry import Region
 from meshllm_core.api.client import ChatDelta
 from meshllm_tui.themes import THEMES
 from tests.tui.conftest import Screen, dashboard
+from tests.tui.mesh_samples import meshed
 from tests.tui.samples import ScriptedClient
 
 TEXT = ("foreground", "muted", "accent-text", "ok", "warn", "bad")
@@ -73,7 +74,8 @@ async def test_every_word_that_is_drawn_stands_out(theme: str) -> None:
     reply = "# Title\n\ntext `code` **bold** [link](http://x)\n\n> quote\n\n"
     reply += "```python\nx = 1  # note\n```\n\n1. one"
     client = ScriptedClient(
-        answer=[ChatDelta(text=reply, reasoning="because"), ChatDelta(completion_tokens=9)]
+        state=meshed(),
+        answer=[ChatDelta(text=reply, reasoning="because"), ChatDelta(completion_tokens=9)],
     )
     async with dashboard(client, theme=theme) as screen:
         assert faint(screen) == []
@@ -82,7 +84,9 @@ async def test_every_word_that_is_drawn_stands_out(theme: str) -> None:
         assert faint(screen) == []
         await screen.press("escape", "t", "2")
         assert faint(screen) == []
-        for key in ("l", "?", "ctrl+q"):
+        await screen.press("5", "j", "j")
+        assert faint(screen) == []
+        for key in ("l", "?", "ctrl+q", "v", "J", "P", "enter"):
             await screen.press(key)
             assert faint(screen, screen.app.screen.query_one(".dialog").region) == []
             await screen.press("escape")
