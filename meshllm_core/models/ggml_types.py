@@ -51,6 +51,9 @@ TENSOR_TYPES: dict[int, TensorType] = {
     42: TensorType("Q2_0", 64, 18),
 }
 
+TYPE_CODES: dict[str, int] = {kind.name: code for code, kind in TENSOR_TYPES.items()}
+"""The number that a file stores, by the type's name."""
+
 FILE_TYPES: dict[int, str] = {
     0: "F32",
     1: "F16",
