@@ -77,7 +77,9 @@ class Joiner:
             self.service.greeter.me.role = wanted.role
             sockets = await self.service.listen()
             port = sockets.transport.port
-            self.service.greeter.me.addresses = tuple(Address(i.address, port) for i in interfaces)
+            self.service.greeter.me.addresses = tuple(
+                Address(i.address, port) for i in interfaces if sockets.takes(i.address)
+            )
             joining = Joining(
                 sockets.transport,
                 self.service.greeter,

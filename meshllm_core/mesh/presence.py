@@ -23,6 +23,8 @@ class Presence:
     environment: Environment
     mesh: Mesh
     on_addresses: Callable[[Sequence[Address]], None]
+    takes: Callable[[str], bool]
+    """Whether the node listens on that address of the machine."""
     _reach_due: float = 0.0
     _left_out: tuple[str, ...] | None = None
     _asking: "asyncio.Task[Reach] | None" = None
@@ -35,7 +37,11 @@ class Presence:
     def refresh(self) -> None:
         """Looks at the interfaces; a change is announced at once."""
         used, left_out = usable(self.environment.options.bind_ip)
-        addresses = tuple(Address(interface.address, self.mesh.transport.port) for interface in used)
+        addresses = tuple(
+            Address(interface.address, self.mesh.transport.port)
+            for interface in used
+            if self.takes(interface.address)
+        )
         left = tuple(entry.sentence for entry in left_out)
         me = self.mesh.me
         if addresses != me.addresses or left != self._left_out:

@@ -87,7 +87,7 @@ class MeshService:
         sockets = await self.listen()
         session = Session(
             self.environment,
-            sockets.transport,
+            sockets,
             self.greeter,
             state,
             on_expelled=self._expelled,
@@ -194,7 +194,10 @@ class MeshService:
         )
         session.publish([record])
         session.save()
-        addresses = fitting((address.host, address.port) for address in self.greeter.me.addresses)
+        # An IPv6 address makes the code coarser to print and finer to read: only where there is no other.
+        own = self.greeter.me.addresses
+        told = [address for address in own if ":" not in address.host] or own
+        addresses = fitting((address.host, address.port) for address in told)
         token = encode(
             Invite(
                 node=env.key.public,

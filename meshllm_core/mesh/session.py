@@ -23,13 +23,14 @@ from meshllm_core.mesh.join import Admitted
 from meshllm_core.mesh.peer_table import PeerTable
 from meshllm_core.mesh.presence import Presence
 from meshllm_core.mesh.runtime import Hooks, Mesh
+from meshllm_core.mesh.sockets import MeshSockets
 from meshllm_core.mesh.storage import MeshState, Publication
 from meshllm_core.state.mesh_events import (
     InviteRow,
     InvitesChanged,
     MeshEntered,
 )
-from meshllm_core.transport.link import Channel, ChannelKind, Transport
+from meshllm_core.transport.link import Channel, ChannelKind
 from meshllm_core.wire import handshake as hs
 from meshllm_core.wire.announcement import Address
 
@@ -45,7 +46,7 @@ class Session:
     """Owned by the service; one at a time."""
 
     environment: Environment
-    transport: Transport
+    sockets: MeshSockets
     greeter: Greeter
     state: MeshState
     on_expelled: Callable[[], None]
@@ -84,7 +85,7 @@ class Session:
             me=me,
             roster=self.roster,
             gossip=gossip,
-            transport=self.transport,
+            transport=self.sockets.transport,
             greeter=self.greeter,
             announcer=announcer,
             clock=env.clock,
@@ -102,7 +103,7 @@ class Session:
         for node, addresses in self.state.peers.items():
             self.mesh.book.learn(NodeId(node), addresses)
         self.peers = PeerTable(env, self.mesh)
-        self.presence = Presence(env, self.mesh, self.on_addresses)
+        self.presence = Presence(env, self.mesh, self.on_addresses, self.sockets.takes)
         self.greeter.door = Door(
             judge=self._judge,
             admit=self._admit,
@@ -151,7 +152,7 @@ class Session:
                 role=me.role,
                 founder=bool(self.state.root_seed),
                 may_invite=bool(own and own.may_invite),
-                port=self.transport.port,
+                port=self.sockets.transport.port,
                 discovery=env.options.discovery,
             )
         )

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ from meshllm_core.transport.quic import QuicTransport
 from meshllm_core.transport.tls import TlsPlane
 
 TRIES = 8
+ANY, ANY_IPV4 = "::", "0.0.0.0"
 
 Counted = Callable[[str, str], None]
 
@@ -24,6 +26,12 @@ class MeshSockets:
 
     transport: Transport
     plane: TlsPlane | None
+    host: str = ANY_IPV4
+    """What is listened on: an address, or all of one family or of both."""
+
+    def takes(self, address: str) -> bool:
+        """Whether this node is reached at that address of its machine."""
+        return self.host == ANY or (":" in self.host) == (":" in address)
 
     async def close(self) -> None:
         """Closes links and sockets."""
@@ -36,9 +44,9 @@ async def open_sockets(
     key: SigningKey, options: MeshOptions, on_link: OnLink, *, counted: Counted
 ) -> MeshSockets:
     """Listens. Raises PortTaken for a port that was asked for, NodeError for an address that is not ours."""
-    host = options.bind_ip[0] if len(options.bind_ip) == 1 else "0.0.0.0"
     wanted = options.bind_port or DEFAULT_PORT
     ports = [wanted] if options.bind_port else [wanted, *([0] * TRIES)]
+    host = options.bind_ip[0] if len(options.bind_ip) == 1 else ANY if has_ipv6() else ANY_IPV4
     for port in ports:
         with contextlib.suppress(PortTaken):
             return await _open(key, host, port, on_link, counted)
@@ -46,6 +54,16 @@ async def open_sockets(
         f"Port {wanted} (UDP or TCP) on {host} is in use.",
         hint="Choose another with --bind-port, or leave it out for any free one.",
     )
+
+
+def has_ipv6() -> bool:
+    """Whether one socket can take both families here: a system may have IPv6 switched off."""
+    if not socket.has_dualstack_ipv6():
+        return False
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as probe:
+        probe.bind((ANY, 0))
+        return True
+    return False
 
 
 async def _open(key: SigningKey, host: str, port: int, on_link: OnLink, counted: Counted) -> MeshSockets:
@@ -65,4 +83,4 @@ async def _open(key: SigningKey, host: str, port: int, on_link: OnLink, counted:
     except NodeError:
         await plane.close()
         raise
-    return MeshSockets(transport, plane)
+    return MeshSockets(transport, plane, host)
