@@ -79,7 +79,7 @@ def own_reach(mesh: MeshView) -> tuple[str, Literal["ok", "warn", "muted"]]:
     """Whether others reach this node, in words."""
     udp, tcp = mesh.accepts_udp, mesh.accepts_tcp
     if udp is None and tcp is None:
-        return "not measured yet: it needs another member", "muted"
+        return "not measured yet", "muted"
     if udp and tcp is False:
         return "both ways by UDP; TCP does not get in, so transfers are slower", "warn"
     if udp or tcp:

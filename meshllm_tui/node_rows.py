@@ -1,5 +1,7 @@
 """The mesh's facts in the node pane: id, name, addresses, reach, what was refused. No Textual here."""
 
+from textwrap import wrap
+
 from meshllm_core.state.snapshot import NodeSnapshot, RequestView
 from meshllm_tui.cleaning import fit, one_line
 from meshllm_tui.mesh_words import mesh_name, own_reach, publication_span, refusal_words
@@ -8,7 +10,7 @@ from meshllm_tui.units import count, number
 
 LABEL = 9
 """Cells of the label column in the node pane."""
-_ADDRESSES = 4
+_LISTED = 4
 _ROUTED = 2
 
 
@@ -32,24 +34,25 @@ def mesh_facts(snapshot: NodeSnapshot, width: int) -> list[Line]:
             listed = publication_span(mesh)
             lines.append(fact("Listed", Span(fit(listed.text, room), listed.tone)))
         reach, tone = own_reach(mesh)
-        lines.append(fact("Reach", Span(reach, "plain" if tone == "ok" else tone)))
-        told = [fit(address, room) for address in mesh.addresses]
-        lines += _listed("Told", told or ["nothing: others cannot dial this node"], "plain")
-        lines += _listed("Not told", [one_line(words, 200) for words in mesh.left_out], "muted")
+        lines += _listed("Reach", [reach], "plain" if tone == "ok" else tone, room)
+        lines += _listed(
+            "Told", list(mesh.addresses) or ["nothing: others cannot dial this node"], "plain", room
+        )
+        lines += _listed("Not told", list(mesh.left_out), "muted", room)
     if snapshot.node:
         copies = "  c copies it"
         lines.append(fact("Id", Span(fit(snapshot.node, max(room - len(copies), 8))), muted(copies)))
     if snapshot.key_storage:
-        lines.append(fact("Key", muted(one_line(snapshot.key_storage, 200))))
+        lines.append(fact("Key", muted(fit(snapshot.key_storage, room))))
     return lines
 
 
-def _listed(label: str, texts: list[str], tone: Tone) -> list[Line]:
-    """A line for each text, the label before the first; how many more there are."""
-    shown = texts[:_ADDRESSES]
-    if len(texts) > _ADDRESSES:
-        shown.append(f"and {len(texts) - _ADDRESSES} more")
-    return [fact("" if place else label, Span(text, tone)) for place, text in enumerate(shown)]
+def _listed(label: str, texts: list[str], tone: Tone, room: int) -> list[Line]:
+    """Each text on its own lines, wrapped beside the label; how many more there are."""
+    shown = [part for text in texts[:_LISTED] for part in wrap(one_line(text, 200), room)]
+    if len(texts) > _LISTED:
+        shown.append(f"and {len(texts) - _LISTED} more")
+    return [fact("" if place else label, Span(fit(text, room), tone)) for place, text in enumerate(shown)]
 
 
 def routed_facts(snapshot: NodeSnapshot, width: int) -> list[Line]:
