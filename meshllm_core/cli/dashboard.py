@@ -99,6 +99,7 @@ def _show(
         token_file=paths.token_file,
         started_by_us=started is not None,
         ended=(lambda: started.poll() is not None) if started else None,
+        decode_picture=_decode_picture,
     )
     if result == STOP_NODE:
         from meshllm_core.cli.control import stop_node
@@ -109,6 +110,13 @@ def _show(
     if result == 0 and find_node(paths) is not None:
         say(f"The node goes on at {api_url}/v1; `meshllm` comes back to it, `meshllm stop` ends it.")
     return result
+
+
+def _decode_picture(path: Path) -> str:
+    """The invite in a picture. Reading pictures is imported only when somebody joins by one."""
+    from meshllm_core.cli.picture import read_token_from_picture
+
+    return read_token_from_picture(path)
 
 
 def _check_ports(settings: Settings) -> None:

@@ -1,6 +1,6 @@
 """What a node gives to its mesh: key, settings, clock, entropy, where events go and where things are kept."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,9 +10,11 @@ from meshllm_core.mesh.announce import Local
 from meshllm_core.mesh.counters import Refusals
 from meshllm_core.mesh.options import MeshOptions
 from meshllm_core.mesh.owner_store import OwnerStore
+from meshllm_core.mesh.reach import TcpAnswers, tcp_answers
 from meshllm_core.mesh.storage import MeshStore
 from meshllm_core.state.event import NoticeLevel
 from meshllm_core.state.events import AnyEvent, NoticeLogged
+from meshllm_core.transport.interfaces import Interface, LeftOut, usable
 from meshllm_core.transport.link import Channel, Clock
 
 
@@ -37,6 +39,9 @@ class Environment:
     refusals: Refusals
     nostr_key: Path
     """Where the key for public relays is kept; made at the first publication."""
+    interfaces: Callable[[Sequence[str]], tuple[list[Interface], list[LeftOut]]] = usable
+    """What may be told to others of this machine's addresses, for what `--bind-ip` names."""
+    tcp_answers: TcpAnswers = tcp_answers
 
     def notice(self, level: NoticeLevel, text: str) -> None:
         """A line for a person."""

@@ -13,7 +13,6 @@ from meshllm_core.mesh.join import Joining, Wanted
 from meshllm_core.mesh.public import TRIED, AutoJoin, nothing, wanted_from
 from meshllm_core.mesh.session import Session
 from meshllm_core.mesh.storage import MeshState
-from meshllm_core.transport.interfaces import usable
 from meshllm_core.wire.announcement import Address, Role
 
 if TYPE_CHECKING:
@@ -73,9 +72,9 @@ class Joiner:
     async def _join(self, wanted: Wanted) -> None:
         async with self.service.turn:
             env = self.service.environment
-            interfaces, _ = usable(env.options.bind_ip)
             self.service.greeter.me.role = wanted.role
             sockets = await self.service.listen()
+            interfaces, _ = env.interfaces(env.options.bind_ip)
             port = sockets.transport.port
             self.service.greeter.me.addresses = tuple(
                 Address(i.address, port) for i in interfaces if sockets.takes(i.address)

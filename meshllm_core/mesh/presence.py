@@ -9,7 +9,6 @@ from meshllm_core.mesh.peer_link import PeerLink
 from meshllm_core.mesh.reach import Reach
 from meshllm_core.mesh.runtime import Mesh
 from meshllm_core.state.mesh_events import AddressesChanged, ReachMeasured
-from meshllm_core.transport.interfaces import usable
 from meshllm_core.wire.announcement import Address
 
 REACH_SECONDS = 120.0
@@ -36,7 +35,7 @@ class Presence:
 
     def refresh(self) -> None:
         """Looks at the interfaces; a change is announced at once."""
-        used, left_out = usable(self.environment.options.bind_ip)
+        used, left_out = self.environment.interfaces(self.environment.options.bind_ip)
         addresses = tuple(
             Address(interface.address, self.mesh.transport.port)
             for interface in used

@@ -54,7 +54,7 @@ class ReachTest:
     transport: Transport
     clock: Clock
     entropy: Callable[[int], bytes]
-    tcp_answers: TcpAnswers = tcp_answers
+    tcp_answers: TcpAnswers
     _asked: dict[bytes, "_Question"] = field(default_factory=dict)
     _served: dict[NodeId, float] = field(default_factory=dict)
     _tasks: set["asyncio.Task[None]"] = field(default_factory=set)

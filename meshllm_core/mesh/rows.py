@@ -68,7 +68,7 @@ def row_of(facts: Facts) -> PeerRow:
         admitted_by=membership.admitted_by.hex() if membership else "",
         expires_at=membership.expires_at if membership else 0.0,
         seen_through=facts.through,
-        detail=facts.detail or _detail(facts),
+        detail=_detail(facts),
     )
 
 
@@ -105,9 +105,10 @@ def _reach(
 
 def _detail(facts: Facts) -> str:
     if facts.link is None and facts.state.status == "alive":
-        return (
-            "No path from here." if not facts.through else f"No path from here, seen through {facts.through}."
-        )
+        through = f", seen through {facts.through}" if facts.through else ""
+        return f"No path from here{through}. {facts.detail}".strip()
+    if facts.detail:
+        return facts.detail
     said = facts.state.announcement
     if said is not None and said.accepts_udp is False:
         return "It reaches others; nobody reaches it unasked (a firewall or NAT)."

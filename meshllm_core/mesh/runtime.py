@@ -21,7 +21,7 @@ from meshllm_core.mesh.announce import Announcer
 from meshllm_core.mesh.dialler import Dialler
 from meshllm_core.mesh.greeting import Greeted, Greeter, Me
 from meshllm_core.mesh.peer_link import Handlers, PeerLink
-from meshllm_core.mesh.reach import ReachTest
+from meshllm_core.mesh.reach import ReachTest, TcpAnswers
 from meshllm_core.mesh.tasks import Tasks
 from meshllm_core.transport.link import Channel, Clock, Link, Transport
 from meshllm_core.wire import gossip as wire
@@ -71,6 +71,7 @@ class Mesh:
     random: Callable[[], float]
     entropy: Callable[[int], bytes]
     hooks: Hooks
+    tcp_answers: TcpAnswers
     book: AddressBook = field(default_factory=AddressBook)
     links: dict[NodeId, PeerLink] = field(default_factory=dict)
     failures: dict[NodeId, MeshNetworkError] = field(default_factory=dict)
@@ -82,7 +83,7 @@ class Mesh:
     _closed: bool = False
 
     def __post_init__(self) -> None:
-        self.reach = ReachTest(self.transport, self.clock, self.entropy)
+        self.reach = ReachTest(self.transport, self.clock, self.entropy, self.tcp_answers)
         self.transport.on_knock = self.reach.knocked
         self.dialler = Dialler(
             transport=self.transport,

@@ -24,7 +24,6 @@ from meshllm_core.mesh.sockets import MeshSockets, open_sockets
 from meshllm_core.mesh.storage import MeshState, Publication
 from meshllm_core.mesh.tasks import Tasks
 from meshllm_core.state.mesh_events import MeshLeft
-from meshllm_core.transport.interfaces import usable
 from meshllm_core.transport.link import Link, OnLink
 from meshllm_core.wire.announcement import Address, Role
 
@@ -109,7 +108,7 @@ class MeshService:
                 open_sockets, env.key, env.options, counted=env.refusals.count
             )
             self.sockets = await opening(self._link_came)
-            addresses = [interface.address for interface in usable(env.options.bind_ip)[0]]
+            addresses = [interface.address for interface in env.interfaces(env.options.bind_ip)[0]]
             await self.surroundings.start(mesh=None, port=self.sockets.transport.port, addresses=addresses)
             self._tasks.start(self.surroundings.check_multicast(addresses), "multicast")
         return self.sockets

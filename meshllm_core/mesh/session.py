@@ -91,6 +91,7 @@ class Session:
             clock=env.clock,
             random=env.random,
             entropy=env.entropy,
+            tcp_answers=env.tcp_answers,
             hooks=Hooks(
                 on_change=self._changed,
                 on_peer=lambda node: self.peers.touch(node),

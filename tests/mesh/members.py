@@ -2,11 +2,12 @@
 
 import asyncio
 import contextlib
+import ipaddress
 import os
 import random
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from meshllm_core.identity.keys import SigningKey
@@ -17,13 +18,16 @@ from meshllm_core.mesh.environment import Environment
 from meshllm_core.mesh.options import MeshOptions
 from meshllm_core.mesh.owner_store import OwnerStore
 from meshllm_core.mesh.service import MeshService
+from meshllm_core.mesh.sockets import MeshSockets
 from meshllm_core.mesh.storage import MeshStore
 from meshllm_core.paths import default_paths
 from meshllm_core.state.events import AnyEvent
 from meshllm_core.state.mesh_events import PeerRow
 from meshllm_core.state.reduce import reduce
 from meshllm_core.state.snapshot import JoinView, NodeSnapshot
-from meshllm_core.transport.link import Channel
+from meshllm_core.transport.interfaces import Interface, LeftOut
+from meshllm_core.transport.link import Channel, Clock, OnLink
+from meshllm_core.transport.memory import MemoryNetwork
 from meshllm_core.wire.announcement import ModelOffer
 
 LOOPBACK = "127.0.0.1"
@@ -51,12 +55,14 @@ class Member:
     name: str
     folder: Path
     key: SigningKey = field(default_factory=SigningKey.generate)
-    clock: SkewedClock = field(default_factory=SkewedClock)
+    clock: Clock = field(default_factory=SkewedClock)
     options: dict[str, object] = field(default_factory=dict)
     models: tuple[ModelOffer, ...] = ()
     snapshot: NodeSnapshot = field(default_factory=NodeSnapshot)
     calls: list[tuple[NodeId, Channel]] = field(default_factory=list)
     incarnation: int = 0
+    network: MemoryNetwork | None = None
+    """None: real sockets."""
 
     def __post_init__(self) -> None:
         self.service = self.make()
@@ -82,7 +88,29 @@ class Member:
             refusals=Refusals(self.clock, self._append),
             nostr_key=paths.data / "nostr.key",
         )
+        if self.network is not None:
+            return self._in_memory(environment, self.network)
         return MeshService(environment)
+
+    def _in_memory(self, environment: Environment, network: MemoryNetwork) -> MeshService:
+        address: list[str] = []
+
+        async def open_sockets(on_link: OnLink) -> MeshSockets:
+            transport = network.transport(self.key, on_link)
+            address[:] = [transport.address.host]
+            transport.port = transport.address.port
+            return MeshSockets(transport, None)
+
+        def interfaces(_: object) -> tuple[list[Interface], list[LeftOut]]:
+            network_of = ipaddress.ip_network("10.77.0.0/16")
+            return [Interface("memory", host, network_of) for host in address], []
+
+        async def tcp_answers(_: object) -> bool:
+            return False
+
+        return MeshService(
+            replace(environment, interfaces=interfaces, tcp_answers=tcp_answers), open_sockets=open_sockets
+        )
 
     def _append(self, event: AnyEvent) -> None:
         self.snapshot = reduce(self.snapshot, event)
