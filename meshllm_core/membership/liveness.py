@@ -76,8 +76,7 @@ class Liveness:
         """There is a link now: direct proof of life, whatever was said before."""
         now = self._desk.now
         state = self.peers.get(node)
-        if state is None:
-            state = self._new(node)
+        state = state or self._new(node)
         state.linked = True
         watch = self._watches.setdefault(node, Watch(now, now, now))
         watch.next_ping = now
@@ -99,8 +98,7 @@ class Liveness:
 
     def heard(self, node: NodeId) -> None:
         """A frame came from that node, of whatever kind."""
-        state = self.peers.get(node)
-        if state is not None and state.linked:
+        if (state := self.peers.get(node)) is not None and state.linked:
             self._heard(node, state)
             if state.status in ("suspect", "down"):
                 self._become(node, state, "alive")
@@ -120,9 +118,8 @@ class Liveness:
     def forget(self, node: NodeId) -> None:
         """It is no member any more, or nobody wants to see it."""
         self.peers.pop(node, None)
-        self.present.remove(node)
-        self.known.remove(node)
-        self._retries.remove(node)
+        for part in (self.present, self.known, self._retries):
+            part.remove(node)
         self._hearsay.forget(node)
         for table in (self._watches, self._verdicts, self._found, self._mistaken):
             table.pop(node, None)
@@ -195,14 +192,14 @@ class Liveness:
         state, now = self.peers.get(node), self._desk.now
         if state is None or incarnation < state.incarnation or state.status in ("down", "left"):
             return
-        if state.linked:
-            self._ping_soon(node)
+        self._ping_soon(node)
         if now - state.last_heard < self._desk.config.silence:
             return
-        if (watch := self._watches.get(node)) is not None:
-            watch.verdict = min(watch.verdict, now + self._desk.config.confirm)
+        config, watch = self._desk.config, self._watches.get(node)
+        if watch is not None:
+            watch.verdict = min(watch.verdict, now + config.confirm)
         else:
-            self._verdicts.setdefault(node, now + self._desk.config.contradict)
+            self._verdicts.setdefault(node, now + config.contradict)
         self._become(node, state, "suspect")
 
     def departed(self, node: NodeId, incarnation: int) -> None:
@@ -321,8 +318,10 @@ class Liveness:
             if state.linked or (state.status == "down" and node in self.known.neighbours()):
                 continue
             del self._watches[node]
+            if state.status == "alive" and self._ended(node, state):
+                self._become(node, state, "suspect")
             if state.status == "suspect":
-                self._verdicts[node] = now + self._desk.config.confirm
+                self._verdicts[node] = now + self._desk.config.contradict
         for node in wanted.keys() - self._watches.keys():
             self._watches[node] = Watch(now, now + self._desk.config.ping * self._desk.random(), now)
             self._verdicts.pop(node, None)
@@ -358,7 +357,7 @@ class Liveness:
 
     def _ping_soon(self, node: NodeId) -> None:
         watch = self._watches.get(node)
-        if watch is not None and self._desk.now - watch.pinged >= PING_GAP:
+        if watch is not None and self.peers[node].linked and self._desk.now - watch.pinged >= PING_GAP:
             self._ping(node, watch, self.peers[node])
 
     def _suspect(self, node: NodeId, watch: Watch, state: PeerState) -> None:

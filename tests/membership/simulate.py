@@ -1,7 +1,8 @@
 """What gossip costs and how fast it is with many members.
 
-`python -m tests.membership.simulate --members 1000` prints one table. All figures are of virtual time but the last column. Traffic is what was really
-encoded plus 60 bytes for each packet; announcements are as frequent as a node makes them at most.
+`python -m tests.membership.simulate --members 1000` prints one table. All figures are of virtual
+time but the last column. Traffic is what was really encoded plus 60 bytes for each packet;
+announcements are as frequent as a node makes them at most.
 """
 
 import argparse

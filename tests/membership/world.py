@@ -52,6 +52,7 @@ class World:
         self.mesh = MeshId(self.root.public)
         self.members: dict[NodeId, Member] = {}
         self.parted: Callable[[NodeId, NodeId], bool] = lambda one, other: False
+        self.dialling_fails: Callable[[NodeId, NodeId], bool] = lambda one, other: False
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
         self._verified: dict[bytes, Record] = {}
@@ -59,15 +60,16 @@ class World:
 
     # Members --------------------------------------------------------------------------------------
 
-    def add(self) -> Member:
+    def add(self, key: SigningKey | None = None) -> Member:
         """A member that knows itself and its own membership, with no link."""
-        key, instance = SigningKey(self.random.randbytes(32)), self.random.randbytes(8)
+        key = key or SigningKey(self.random.randbytes(32))
+        instance = self.random.randbytes(8)
         gossip = go.Gossip(
             key.public,
             instance=instance,
             incarnation=1,
             random=self.random.random,
-            check=lambda kind, raw, wall: self._check(member, kind, raw),
+            check=lambda kind, raw, wall: self.check(member, kind, raw),
             config=self.config,
         )
         member = Member(self.mesh, key, gossip, instance)
@@ -141,7 +143,7 @@ class World:
                 self.cut(link)
             held, member.held = member.held, []
             for peer, raw in held:
-                self._deliver(peer, member, raw)
+                self.deliver(peer, member, raw)
             self.drive(member)
             self._poll(member)
 
@@ -234,7 +236,7 @@ class World:
         for peer, message in gossip.outgoing():
             link = member.links.get(peer)
             if link is not None:
-                self._send(member, self.members[peer], link, message)
+                self.send(member, self.members[peer], link, message)
         due = max(gossip.deadline() if due < 0 else due, self.now + 0.001)
         if due < member.alarm:
             member.alarm = due
@@ -269,7 +271,7 @@ class World:
                     self.cut(link)
         member.events.append(event)
 
-    def _send(self, sender: Member, receiver: Member, link: Link, message: wire.GossipMessage) -> None:
+    def send(self, sender: Member, receiver: Member, link: Link, message: wire.GossipMessage) -> None:
         raw = wire.encode(message)
         size = len(raw) + OVERHEAD * (1 + len(raw) // PACKET)
         sender.traffic.bytes_out += size
@@ -291,11 +293,11 @@ class World:
 
         def arrive() -> None:
             if link.up:
-                self._deliver(sender.node, receiver, raw)
+                self.deliver(sender.node, receiver, raw)
 
         self.at(arrival, arrive)
 
-    def _deliver(self, peer: NodeId, member: Member, raw: bytes) -> None:
+    def deliver(self, peer: NodeId, member: Member, raw: bytes) -> None:
         if member.frozen:
             member.held.append((peer, raw))
         elif member.running:
@@ -315,8 +317,14 @@ class World:
                 self.at(self.now + reach, partial(self._dialled, member, node, DIAL_SECONDS - reach))
 
     def _dialled(self, member: Member, node: NodeId, patience: float) -> None:
-        other = self.members[node]
-        if member.running and other.running and not other.frozen and not self.parted(member.node, node):
+        other = self.members.get(node)
+        if (
+            other is not None
+            and member.running
+            and other.running
+            and not other.frozen
+            and not self._fails(member.node, node)
+        ):
             member.dialling.discard(node)
             member.backoff.pop(node, None)
             self.link(member, other)
@@ -329,6 +337,9 @@ class World:
 
         self.at(self.now + patience, failed)
 
+    def _fails(self, one: NodeId, other: NodeId) -> bool:
+        return self.parted(one, other) or self.dialling_fails(one, other)
+
     def _refresh(self, member: Member) -> None:
         period = max(5.0, 0.6 * len(self.members))
         if member.running:
@@ -337,7 +348,7 @@ class World:
                 member.announce(self.now)
                 self.drive(member)
 
-    def _check(self, member: Member, kind: RecordKind, raw: bytes) -> Record:
+    def check(self, member: Member, kind: RecordKind, raw: bytes) -> Record:
         """Each signature is verified once in the whole process; whether its maker is a member, by each."""
         record = self._verified.get(raw)
         if record is None:
