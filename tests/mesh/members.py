@@ -112,6 +112,11 @@ class Member:
             replace(environment, interfaces=interfaces, tcp_answers=tcp_answers), open_sockets=open_sockets
         )
 
+    def skew(self, seconds: float) -> None:
+        """From now on its clock is ahead by so much."""
+        assert isinstance(self.clock, SkewedClock)
+        self.clock.ahead = seconds
+
     def _append(self, event: AnyEvent) -> None:
         self.snapshot = reduce(self.snapshot, event)
 
