@@ -3,6 +3,7 @@
 import typer
 
 from meshllm_core.cli.doctor_checks import Check, run_checks
+from meshllm_core.cli.doctor_mesh import mesh_checks
 from meshllm_core.cli.options import AsJson
 from meshllm_core.cli.output import Tone, clean, emit, emit_json, paint
 from meshllm_core.errors import ExitCode
@@ -14,7 +15,7 @@ _TONES: dict[str, Tone] = {"pass": "good", "warn": "warn", "fail": "bad"}
 def doctor(as_json: AsJson = False) -> None:
     """Check this machine: every check passes, or says what to do next. Exit code 7 when one fails."""
     paths = default_paths()
-    checks = run_checks(paths)
+    checks = [*run_checks(paths), *mesh_checks(paths)]
     failed = any(check.status == "fail" for check in checks)
     if as_json:
         places = {"config": paths.config_file, "token": paths.token_file, "logs": paths.logs}
