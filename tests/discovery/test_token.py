@@ -166,6 +166,7 @@ def test_faults_are_told_apart() -> None:
         "nothing": fault("  \n"),
         "no token": fault("hello there"),
         "prose": fault("meshllm: is a program"),
+        "letter": fault("hello\nno invite here\n"),
         "cut": fault(TOKEN[:-5]),
         "mistyped": fault(TOKEN.replace(GROUPS[6], GROUPS[6][::-1])),
         "long": fault(TOKEN + "ABC"),
@@ -180,8 +181,14 @@ def test_faults_are_told_apart() -> None:
     assert "Mesh LLM" in told["foreign"]
     assert "starts with group 2" in told["no start"]
     assert "3 characters too many" in told["long"]
-    assert told["prose"] == told["no token"]
-    assert len(set(told.values())) == len(told) - 1
+    assert told["prose"] == told["no token"] == told["letter"]
+    assert len(set(told.values())) == len(told) - 2
+
+
+def test_no_text_without_the_start_of_a_token_is_taken_for_one_of_a_newer_version() -> None:
+    for number in range(2000):
+        assert "newer" not in fault(f"what was written on day {number} of the journey")
+        assert "newer" not in fault(base64.b32encode(number.to_bytes(8, "big") * 4).decode())
 
 
 def test_groups_of_a_wrong_length_are_counted() -> None:
