@@ -14,7 +14,7 @@ LONGEST_INVITE = 10 * 365 * 86_400
 
 _TEXT = r"^[^\x00-\x1f\x7f]+$"
 MemberName = Annotated[str, msgspec.Meta(min_length=1, max_length=256, pattern=_TEXT)]
-"""A node id (hexadecimal, or its beginning), an invite's id, or a node's name."""
+"""A node's or an invite's id: hexadecimal, or the beginning of it that only one has, six digits or more."""
 Label = Annotated[str, msgspec.Meta(max_length=64, pattern=r"^[^\x00-\x1f\x7f]*$")]
 
 

@@ -30,7 +30,9 @@ _SPAN = re.compile(r"(\d{1,9})\s*([smhdw])", re.IGNORECASE)
 
 Uses = Annotated[
     int | None,
-    typer.Option("--uses", metavar="N", min=0, help="Machines that may join with it; 0: any number."),
+    typer.Option(
+        "--uses", metavar="N", min=0, max=100_000, help="Machines that may join with it; 0: any number."
+    ),
 ]
 Expires = Annotated[
     str,
@@ -105,8 +107,8 @@ def words(answer: InviteAnswer, *, may_invite: bool) -> str:
     """What an invite allows, and how it is used."""
     machines = {0: "any number of machines", 1: "one machine"}.get(answer.uses, f"{answer.uses} machines")
     until = f"until {text.moment(answer.expires_at)}" if answer.expires_at else "for ever"
-    doing = "as a client, which only asks" if answer.role == "client" else "and compute for the others"
-    further = " and invite others" if may_invite else ""
+    doing = "to ask, not to compute" if answer.role == "client" else "to ask and to compute for the others"
+    further = "; who joins may invite others" if may_invite else ""
     places = ", ".join(str(place) for place in decode(answer.token).addresses)
     reached = f"This node is reached at {places}." if places else _NO_ADDRESS
     return (

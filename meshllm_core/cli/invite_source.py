@@ -49,6 +49,8 @@ def _text(argument: str) -> str:
         raise ConfigError(
             f"Cannot read {argument}: {error.strerror}.", hint="Check the path and its permissions."
         ) from None
+    if path is not None and path.is_dir():
+        raise ConfigError(f"{argument} is a folder.", hint="Give the file or picture in it with the invite.")
     if _FILE_NAME.search(argument):
         raise ConfigError(
             f"There is no file {argument[:200]}.", hint="Check the path; an invite starts with MESHLLM:."

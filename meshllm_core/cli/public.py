@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import sys
 from typing import Annotated
 
 import typer
@@ -12,7 +11,8 @@ from meshllm_core.cli.connect import ask
 from meshllm_core.cli.diagnostics import say
 from meshllm_core.cli.options import AsJson, Console
 from meshllm_core.cli.output import clean, emit, emit_json
-from meshllm_core.errors import ConfigError, DiscoveryError, NodeError, NodeNotRunning
+from meshllm_core.cli.revoke import confirmed
+from meshllm_core.errors import DiscoveryError, ExitCode, NodeNotRunning
 from meshllm_core.paths import default_paths
 from meshllm_core.state.snapshot import MeshView, NodeSnapshot
 
@@ -45,8 +45,8 @@ def on(
 ) -> None:
     """Put the mesh on a public list. Strangers see it and may join; says first what that means."""
     before = ask(lambda client: client.snapshot(), console=console)
-    if not yes:
-        _confirm(before, max_clients)
+    if not yes and not _confirmed(before, max_clients):
+        raise typer.Exit(ExitCode.INTERRUPTED)
 
     async def publish(client: ManagementClient) -> MeshView | None:
         await client.public(True, name=name, region=region, max_clients=max_clients)
@@ -127,13 +127,9 @@ def explain(addresses: tuple[str, ...], max_clients: int | None) -> str:
     )
 
 
-def _confirm(snapshot: NodeSnapshot, max_clients: int | None) -> None:
+def _confirmed(snapshot: NodeSnapshot, max_clients: int | None) -> bool:
     say(clean(explain(snapshot.mesh.addresses if snapshot.mesh else (), max_clients)))
-    if sys.stdin is None or not sys.stdin.isatty():
-        raise ConfigError("Nobody is here to agree to that.", hint="Add --yes to go on.", param="--yes")
-    say("Go on? [y/N]")
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise NodeError("Nothing was changed.")
+    return confirmed("Go on?")
 
 
 async def _until_public(client: ManagementClient, earlier: MeshView | None) -> MeshView:

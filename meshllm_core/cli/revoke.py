@@ -14,6 +14,9 @@ from meshllm_core.cli.output import clean, emit, emit_json
 from meshllm_core.errors import ConfigError, ExitCode
 from meshllm_core.state.snapshot import NodeSnapshot
 
+ID_LEAST = 6
+"""Digits that an id may be cut to."""
+
 Target = Annotated[
     str,
     typer.Argument(
@@ -45,19 +48,35 @@ async def _revoked(client: ManagementClient, target: str, yes: bool) -> dict[str
         preview = await client.act("revoke", target=target)
         if preview.get("done"):
             return preview
-        say(f"These would be revoked: {_names(preview)}.")
-        if not confirmed("Machines among them are in the mesh no more; each needs a new invite. Go on?"):
+        if not confirmed(_question(snapshot, preview)):
             return None
     return await client.act("revoke", target=target, confirm=True)
 
 
 def _identity(snapshot: NodeSnapshot, target: str) -> str:
-    """The id of the member with that name, else `target` as it is. Raises ConfigError for several."""
-    named = [peer for peer in snapshot.peers if peer.name.casefold() == target.casefold()]
+    """The id of the member with that name, else `target` as it is. Raises ConfigError for several.
+
+    An id is taken as one even where a machine, which chooses its name itself, is called so.
+    """
+    members = {snapshot.node: snapshot.name, **{peer.node: peer.name for peer in snapshot.peers}}
+    invites = snapshot.mesh.invites if snapshot.mesh else ()
+    wanted = target.strip().casefold()
+    if len(wanted) >= ID_LEAST and any(
+        known.startswith(wanted) for known in (*members, *(invite.id for invite in invites))
+    ):
+        return target
+    named = [node for node, name in members.items() if name.casefold() == wanted]
     if len(named) > 1:
-        ids = ", ".join(peer.node[:ID_SHOWN] for peer in named)
+        ids = ", ".join(node[:ID_SHOWN] for node in named)
         raise ConfigError(f"{len(named)} members are called {target!r}.", hint=f"Give one's id: {ids}.")
-    return named[0].node if named else target
+    return named[0] if named else target
+
+
+def _question(snapshot: NodeSnapshot, preview: dict[str, Any]) -> str:
+    names = _names(preview)
+    if snapshot.mesh is not None and names in {invite.id for invite in snapshot.mesh.invites}:
+        return f"Nobody could join with the invite {names} any more; who came by it stays. Go on?"
+    return f"These would be in the mesh no more: {names}. Each needs a new invite to come back. Go on?"
 
 
 def _names(answer: dict[str, Any]) -> str:
@@ -92,7 +111,8 @@ async def _left(client: ManagementClient, yes: bool) -> dict[str, Any] | None:
 def confirmed(question: str) -> bool:
     """Asks; only a y or yes is one. Raises ConfigError when nobody can answer."""
     say(f"{question} [y/N]")
-    answer = sys.stdin.readline()
+    # A process may be started without any standard input at all.
+    answer = sys.stdin.readline() if sys.stdin else ""
     if not answer:
         raise ConfigError("Nobody is there to answer.", hint="Give --yes to go on without asking.")
     if answer.strip().lower() in ("y", "yes"):

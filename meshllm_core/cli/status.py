@@ -30,6 +30,7 @@ def render(status: Status, now: float) -> str:
                 ("management", status.console_url),
                 ("running", f"for {uptime}, meshllm {status.version}, process {status.pid}"),
                 ("requests", f"{status.inflight_requests} running or waiting"),
+                *mesh_fields(status),
             ]
         )
     ]
@@ -38,9 +39,38 @@ def render(status: Status, now: float) -> str:
         parts += [
             f"{view.id}: {view.error} {view.hint}".strip() for view in status.runtime.models if view.error
         ]
+    elif status.is_client:
+        parts.append(_asked(status))
     else:
         parts.append("No model is loaded. Load one with `meshllm load MODEL`.")
+    if status.refusals:
+        rows = [(view.kind, str(view.count), view.detail) for view in status.refusals]
+        parts.append(table(("refused from outside", "times", "last"), rows, right=(1,)))
     return "\n\n".join(parts)
+
+
+def mesh_fields(status: Status) -> list[tuple[str, str]]:
+    """What is to be said of the mesh; nothing of a node by itself."""
+    if not status.mesh_id:
+        return []
+    name = f"{status.mesh_name} ({status.mesh_id[:10]})" if status.mesh_name else status.mesh_id[:10]
+    others = [peer for peer in status.peers if peer.state != "left"]
+    there = sum(peer.state == "alive" for peer in others)
+    rows = [("mesh", f"{name}, as {status.mesh_role}; {there} of {len(others)} others there")]
+    if status.publication_state != "private":
+        rows.append(("listing", f"{status.publication_state}: {status.publication_detail}".rstrip(": ")))
+    if status.accepts_udp is False:
+        rows.append(("reach", "others do not reach this node unasked; it reaches them"))
+    return rows
+
+
+def _asked(status: Status) -> str:
+    """A client's models are those of others."""
+    if not status.mesh_id:
+        return "This client is in no mesh, so no model answers. Join one: `meshllm join TOKEN`."
+    if not status.available_models:
+        return "This is a client. No machine of the mesh serves a model now."
+    return f"This is a client. The mesh answers with {', '.join(status.available_models)}."
 
 
 def models_table(models: tuple[ModelView, ...]) -> str:

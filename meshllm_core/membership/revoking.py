@@ -60,10 +60,13 @@ class Revoker(Register):
         found = [name for name in names if name.hex().startswith(wanted)]
         if len(found) == 1 and len(wanted) >= PREFIX_DIGITS:
             return bytes(found[0])
-        many = f"{len(found)} ids begin" if found else "No member's and no invite's id begins"
+        if not found:
+            many = "No member's and no invite's id begins"
+        else:
+            many = "One id begins" if len(found) == 1 else f"{len(found)} ids begin"
         raise InvalidRequest(
             f"{many} with {text[:70]!r}.",
-            hint=f"Give at least {PREFIX_DIGITS} hex digits, as `meshllm members` and `meshllm invites` do.",
+            hint=f"Give {PREFIX_DIGITS} hex digits or more, of one in `meshllm members` or `meshllm invites`.",
             param="target",
         )
 

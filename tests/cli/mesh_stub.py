@@ -27,6 +27,7 @@ class Mesh:
         self.ends: ev.JoinEnded | None = ev.JoinEnded(at=9.0, joined=True, message="This node is in den.")
         self.failing: ev.JoinStep | None = None
         self.error: MeshError | None = None
+        self.gone = ["attic", "shed"]
         node.backend.act = self.act  # type: ignore[method-assign]
 
     async def act(self, name: str, arguments: dict[str, object]) -> dict[str, object]:
@@ -39,7 +40,7 @@ class Mesh:
             self.joining = asyncio.create_task(self._join())
             return {"status": "joining"}
         if name == "revoke":
-            return {"revoked": ["attic", "shed"], "done": bool(arguments.get("confirm"))}
+            return {"revoked": self.gone, "done": bool(arguments.get("confirm"))}
         return {"status": "left"}
 
     async def _join(self) -> None:

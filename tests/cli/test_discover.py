@@ -167,6 +167,8 @@ async def test_on_says_what_it_means_and_wants_a_yes(node: Node) -> None:
     for words in ("192.168.1.20:4400", "anybody, without an invite, at most 3", "post in public", "--yes"):
         assert words in shown.err
     assert node.backend.asked == []
+    no = await command("public", "on", stdin="n\n")
+    assert (no.code, no.out, node.backend.asked) == (ExitCode.INTERRUPTED, "", [])
 
 
 async def test_on_waits_until_it_is_public(node: Node) -> None:

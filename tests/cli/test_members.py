@@ -43,6 +43,20 @@ async def test_invites_are_listed(mesh: Mesh) -> None:
     assert (await command("invites", "--json")).document["invites"][0]["id"] == "0011223344"
 
 
+async def test_the_status_tells_of_the_mesh_and_of_what_was_refused(mesh: Mesh) -> None:
+    assert "mesh " not in (await command("status")).out
+    mesh.enter()
+    mesh.store.append(
+        ev.RefusalCounted(at=5.0, kind="wrong key", count=3, detail=f"from 10.0.0.9{ESCAPE}\u202e")
+    )
+    mesh.store.append(ev.ReachMeasured(at=6.0, accepts_udp=False, accepts_tcp=False))
+    shown = (await command("status")).out
+    assert "den (efefefefef), as host; 0 of 1 others there" in shown
+    assert "others do not reach this node" in shown
+    assert "REFUSED FROM OUTSIDE  TIMES  LAST\nwrong key                 3  from 10.0.0.9" in shown
+    assert not {"\x1b", "\u202e"} & set(shown)
+
+
 @pytest.mark.parametrize("arguments", [("members",), ("invites",), ("revoke", "abcdef"), ("leave", "--yes")])
 async def test_a_node_by_itself_has_none_of_it(mesh: Mesh, arguments: tuple[str, ...]) -> None:
     result = await command(*arguments, "--json")
@@ -71,8 +85,34 @@ async def test_a_member_may_be_named(mesh: Mesh) -> None:
     assert (several.code, "2 members" in several.err) == (ExitCode.USAGE, True)
 
 
-def _peer_named_alike() -> ev.PeerRow:
-    return ev.PeerRow(node="12" * 32, name=f"sh{ESCAPE}ed", status="alive", role="host", since=1.0)
+async def test_this_node_counts_among_those_that_are_called_alike(mesh: Mesh) -> None:
+    mesh.enter()
+    assert (await command("revoke", "attic", "--yes", "--json")).code == 0
+    assert mesh.asked == [("revoke", {"target": OWN, "confirm": True})]
+    mesh.store.append(ev.PeerUpdated(at=5.0, peer=_peer_named_alike("Attic")))
+    several = await command("revoke", "attic", "--yes")
+    assert (several.code, several.out, len(mesh.asked)) == (ExitCode.USAGE, "", 1)
+    assert OWN[:10] in several.err
+
+
+@pytest.mark.parametrize("given", [OWN[:6], OTHER[:8], "0011223344"])
+async def test_no_machine_can_call_itself_by_the_id_of_another(mesh: Mesh, given: str) -> None:
+    mesh.enter()
+    mesh.store.append(ev.PeerUpdated(at=5.0, peer=_peer_named_alike(given)))
+    await command("revoke", given.upper(), "--yes")
+    assert mesh.asked == [("revoke", {"target": given.upper(), "confirm": True})]
+
+
+async def test_to_take_an_invite_back_is_no_question_of_machines(mesh: Mesh) -> None:
+    mesh.enter()
+    mesh.gone = ["0011223344"]
+    refused = await command("revoke", "001122", stdin="n\n")
+    assert (refused.code, refused.out) == (ExitCode.INTERRUPTED, "")
+    assert "who came by it stays" in refused.err
+
+
+def _peer_named_alike(name: str = f"sh{ESCAPE}ed") -> ev.PeerRow:
+    return ev.PeerRow(node="12" * 32, name=name, status="alive", role="host", since=1.0)
 
 
 async def test_leaving_asks_and_says_what_it_means(mesh: Mesh) -> None:

@@ -122,7 +122,7 @@ def test_spans_that_are_none(text: str) -> None:
 
 def test_words_say_what_an_invite_allows() -> None:
     answer = InviteAnswer(token=TOKEN, id="x", role="client", uses=0, expires_at=0)
-    assert "any number of machines, for ever, as a client, which only asks and invite others" in words(
+    assert "any number of machines, for ever, to ask, not to compute; who joins may invite others" in words(
         answer, may_invite=True
     )
     lonely = encode(replace(INVITE, addresses=()))
@@ -193,6 +193,7 @@ def test_without_a_node_it_says_how_to_start_one(meshllm: Callable[..., Result])
         ((), "What is to be joined?"),
         ((TOKEN, "--camera"), "no invite beside it"),
         (("nowhere/photo.png",), "There is no file nowhere/photo.png"),
+        (("/",), "/ is a folder"),
         (("hello",), "This is not an invite"),
         ((TOKEN[:-4],), "cut off"),
         ((TOKEN.replace("4", "5"),), "mistyped"),

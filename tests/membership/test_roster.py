@@ -278,6 +278,8 @@ def test_a_target_is_named_by_the_beginning_of_its_id(family: Founded) -> None:
     for text in ("", "zz", key("a").public.hex()[:4], "0" * 64):
         with pytest.raises(InvalidRequest, match="begin"):
             family.roster.resolve(text)
+    with pytest.raises(InvalidRequest, match="One id begins"):
+        family.roster.resolve(key("a").public.hex()[:5])
     with pytest.raises(InvalidRequest, match="neither a member nor an invite"):
         family.roster.revoke(family.root, b"\0" * 32, wall=NOW)
 
