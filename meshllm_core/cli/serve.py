@@ -52,13 +52,14 @@ def _client(**given: Any) -> None:
 
 def run_node(flags: dict[str, object], config_file: Path | None, *, as_json: bool) -> None:
     """Serves with these settings, with the dashboard where there is a screen. Ends by typer.Exit."""
-    if flags.get("join"):
+    paths = default_paths()
+    settings = load_settings(paths, flags=flags, environ=os.environ, config_file=config_file)
+    if settings.join:
         from meshllm_core.cli.invite_source import invite_from
 
         # A file's name or - may stand for the invite itself, which then never shows in a list of processes.
-        flags["join"] = invite_from(str(flags["join"]))
-    paths = default_paths()
-    settings = load_settings(paths, flags=flags, environ=os.environ, config_file=config_file)
+        flags["join"] = invite_from(settings.join)
+        settings = load_settings(paths, flags=flags, environ=os.environ, config_file=config_file)
     from meshllm_core.cli.dashboard import dashboard, has_screen
 
     if has_screen() and not settings.headless and not as_json:

@@ -136,6 +136,11 @@ class NodeMesh:
 
             stored = MeshStore(self.paths).exists()
             if not (stored or settings.join or settings.auto or settings.publish or settings.mesh_name):
+                if settings.client:
+                    self._notice(
+                        "warning",
+                        "This client is in no mesh, so no model answers. Join one: `meshllm join TOKEN`.",
+                    )
                 return
             service = await self.service()
             if service.session is None and settings.join:
