@@ -94,7 +94,9 @@ class PeerTable:
             env.append(PeerUpdated(at=wall, peer=news))
 
     def name(self, node: NodeId) -> str:
-        """Of a member, for a person: cleaned."""
+        """Of a member, this node too, for a person: cleaned."""
+        if node == self.mesh.me.key.public:
+            return self.mesh.me.name
         state = self.mesh.peer(node)
         return (
             clean_text(state.announcement.name, limits.NAME) if state and state.announcement else short(node)
