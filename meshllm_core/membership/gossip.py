@@ -6,20 +6,25 @@ Whoever drives it calls `receive` for messages, `tick` at `deadline`, and after 
 **Liveness.** Up to 33 members everybody links to everybody, above that along a skip ring (see
 `neighbours`). A linked peer is pinged when nothing came from it for 2 s, then every 1.25 s; any frame
 counts as life, so a busy peer that answers slowly stays. After 3 pings without an answer and 6 s of
-silence it is suspect and up to 3 others are asked whether they hear it; 1 s later it is down: 7 s after
-its last frame, and 8.5 s in the worst order of timers. If any of those others answered, this node is not
-cut off itself, and the shell signs a DEATH record. Whoever stores it suspects the member too, unless it
-heard it within 6 s. The member contradicts with a higher incarnation. A neighbour that cannot be linked
-is asked about through a third member every 2 s. A node that hears nobody knows nothing: all others are
-down to it until 1 s after the first contact.
+silence it is suspect and up to 3 others are asked whether they hear it; 1 s later it is down. If any of
+those others answered, this node is not cut off itself, and the shell signs a DEATH record. Whoever
+stores that suspects the member too, unless it heard it within 6 s; without a link to it the suspicion
+lasts 2 s. The member contradicts with a higher incarnation. A neighbour that cannot be linked is asked
+about through a third member every 2 s. A node that hears nobody knows nothing: all others are down to
+it until 1 s after the first contact.
+
+**Sleep.** When 5 s pass between two calls, or the wall clock runs away from `now`, this node did not
+run: it takes a higher incarnation, pings everybody at once, and the shell dials anew.
 
 **Tombstones.** A DEATH or DEPARTURE stays as long as the announcement that it ends (longer than any
 gossip lives), so no late copy brings a node back: only a higher incarnation or a link to it does.
 
 **Spreading.** What is stored is offered as a 16-byte digest to all linked peers, at once or within
-100 ms; who lacks it asks one of them, so a body crosses a link once. A refreshed announcement in a large
-mesh rides on pings. Own small urgent records are pushed. Pings carry a hash over everything that is
-held; where two nodes differ for a while, the one with less asks for 256 bucket hashes to be compared.
+100 ms; who lacks it asks one of them, so a body crosses a link once. An announcement in which only
+figures changed rides on pings instead, and is asked for from whichever neighbour had least to do. Own
+small urgent records are pushed, and in a small mesh own announcements. Pings carry two hashes over
+all that is held, one of them blind to refreshed announcements (some are always on their way in a large
+mesh); where two nodes differ for a while, the one that holds less asks for a comparison of 256 buckets.
 
 **Bounds.** A peer makes this node send at most 128 KiB a second after 2 MiB at once; what is beyond
 waits (records) or is not answered (pings, probes, comparisons). RECORDS are stored; near the end,

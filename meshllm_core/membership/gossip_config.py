@@ -7,7 +7,7 @@ from meshllm_core.wire import limits
 
 @dataclass(frozen=True)
 class GossipConfig:
-    """Chosen so that a killed node is down everywhere within 8.5 s; see `gossip` for how."""
+    """Chosen so that a killed node is down within 8.5 s in a small mesh and 10 s in a large one."""
 
     ping: float = 2.0
     """A peer is pinged when nothing was heard from it for so long."""
@@ -80,7 +80,7 @@ class GossipConfig:
     strikes: float = 32.0
     """Forged records after which a peer is refused; they are forgiven at one a second."""
     records: int = limits.RECORDS
-    parked: int = 2048
+    parked: int = 512
     """Records that wait for what proves them."""
     undrained: int = 8192
     """Events that may wait; beyond that no record is taken: it will be offered again."""

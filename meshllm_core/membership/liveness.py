@@ -134,11 +134,9 @@ class Liveness:
 
     def pong(self, peer: NodeId, message: Pong) -> None:
         """Measures."""
-        watch, state = self._watches.get(peer), self.peers.get(peer)
-        if watch is None or state is None:
-            return
-        watch.measured(state, message.nonce, self._desk.now)
-        self._exchanged(peer)
+        if (watch := self._watches.get(peer)) is not None:
+            watch.measured(self.peers[peer], message.nonce, self._desk.now)
+            self._exchanged(peer)
 
     def probe(self, peer: NodeId, message: Probe) -> None:
         """Another member asks about a third one."""

@@ -2,10 +2,11 @@
 
 In a skip ring each node draws a row of bits from its id. Level 0 is the ring of all ids in order;
 level k is the ring of those whose first k bits are the same. A node's neighbours are the one before
-and the one after it on each of its levels: about ±1, ±2, ±4 … in the order of ids, so about 2·log2 N
-links each and about log2 N hops from any node to any other. Both ends come to the same result from
-the same members, and one who comes or goes changes only its own neighbours' links. Plain offsets
-±2^k in the sorted list would not do: each newcomer would shift them for half of the mesh.
+and the one after it on each of its levels: about ±1, ±2, ±4 … in the order of ids. Two levels often
+share a neighbour, so that comes to about log2 N links each, and to fewer hops between any two. Both
+ends come to the same result from the same members, and one who comes or goes changes only its own
+neighbours' links. Plain offsets ±2^k in the sorted list would not do: each newcomer would shift them
+for half of the mesh.
 """
 
 import hashlib
