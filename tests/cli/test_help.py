@@ -73,7 +73,7 @@ def test_each_command_is_found_alone_and_among_all(name: str) -> None:
     [
         ("meshllm st", {"status", "stop"}),
         ("meshllm models ", {"list", "show", "download", "prune", "recommended"}),
-        ("meshllm serve --ma", {"--max-vram"}),
+        ("meshllm serve --ma", {"--max-vram", "--max-clients"}),
         ("meshllm serve --kv-type q", {"q8_0", "q4_0"}),
     ],
 )
