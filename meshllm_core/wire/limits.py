@@ -51,3 +51,12 @@ CHANNELS = 64
 """Channels that a peer may have open on one link."""
 CALLS_PER_PEER = 32
 """Inference calls of one peer that are computed or wait; more are refused with 429."""
+
+STAGE_WIDTH = 1 << 16
+"""Values in a row of hidden state."""
+STAGE_ROWS = 4096
+"""Rows in a stage frame."""
+STAGE_SEQUENCES = 4096
+"""Sequences that share a chain of stages."""
+STAGE_FRAME = 64 * 1024 * 1024
+"""A stage frame."""
