@@ -6,6 +6,7 @@ MeshError
 │   ├── ModelNotFound      no such file, repository, revision or catalogue name
 │   ├── ModelFileInvalid   truncated, not GGUF, an unknown architecture
 │   ├── ModelTooLarge      does not fit in the memory that is free
+│   ├── CutRefused         the model cannot be divided there, or not at all
 │   ├── DownloadFailed     the hub or the network said no
 │   │   └── HubUnreachable no answer at all: offline, or no network
 │   └── StorageError       disk full, cache read-only
@@ -104,6 +105,14 @@ class ModelTooLarge(ModelError):
     """The model with its KV cache does not fit in the memory that is free."""
 
     code = "model_too_large"
+    error_type = "invalid_request_error"
+    http_status = 400
+
+
+class CutRefused(ModelError):
+    """The model cannot be divided into stages there, or not at all."""
+
+    code = "cut_refused"
     error_type = "invalid_request_error"
     http_status = 400
 
@@ -336,6 +345,13 @@ class JoinFailed(MeshNetworkError):
     def __init__(self, message: str, *, step: str = "", hint: str = "") -> None:
         super().__init__(message, hint=hint)
         self.step = step
+
+
+class AlreadyInMesh(JoinFailed):
+    """The node is in a mesh, or joins one just now."""
+
+    code = "already_in_mesh"
+    http_status = 409
 
 
 class PeerUnreachable(MeshNetworkError):

@@ -9,6 +9,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from meshllm_core.errors import ModelFileInvalid, ModelNotFound
 from meshllm_core.models.cursor import DAMAGED_HINT, Cursor
@@ -70,19 +71,17 @@ class GgufHead:
     tensors: tuple[Tensor, ...]
     file_bytes: int
     data_offset: int
+    spans: Mapping[str, tuple[int, int]]
+    """For each key the bytes of its whole entry (key, type, value): first, and one past the last."""
+    alignment: int
+    """Bytes; every tensor starts at a multiple of it in the data section."""
 
 
 def read_head(path: Path) -> GgufHead:
     """The head of a GGUF file, checked to be whole. Raises ModelNotFound, ModelFileInvalid."""
     try:
         with path.open("rb") as stream:
-            size = path.stat().st_size
-            cursor = Cursor(stream, size, path.name)
-            version, tensor_count, key_count = _read_start(cursor)
-            values = _read_values(cursor, key_count)
-            alignment = _alignment(cursor, values)
-            tensors = tuple(_read_tensor(cursor) for _ in range(tensor_count))
-            data_offset = -(-cursor.position // alignment) * alignment
+            return parse_head(stream, path.stat().st_size, path)
     except FileNotFoundError as error:
         raise ModelNotFound(
             f"There is no file {path}.", hint="Check the spelling, or see `meshllm models list`."
@@ -91,8 +90,18 @@ def read_head(path: Path) -> GgufHead:
         raise ModelFileInvalid(
             f"{path} cannot be read: {error.strerror or error}.", hint="Check that it is a file you may read."
         ) from error
+
+
+def parse_head(stream: BinaryIO, size: int, path: Path) -> GgufHead:
+    """The head of a file of `size` bytes, named by `path`, from its beginning. Raises ModelFileInvalid."""
+    cursor = Cursor(stream, size, path.name)
+    version, tensor_count, key_count = _read_start(cursor)
+    values, spans = _read_values(cursor, key_count)
+    alignment = _alignment(cursor, values)
+    tensors = tuple(_read_tensor(cursor) for _ in range(tensor_count))
+    data_offset = -(-cursor.position // alignment) * alignment
     _check_data(path.name, tensors, alignment, data_offset, size)
-    return GgufHead(path, version, values, tensors, size, data_offset)
+    return GgufHead(path, version, values, tensors, size, data_offset, spans, alignment)
 
 
 def _read_start(cursor: Cursor) -> tuple[int, int, int]:
@@ -125,15 +134,18 @@ def _wrong_version(name: str, version: int) -> ModelFileInvalid:
     )
 
 
-def _read_values(cursor: Cursor, count: int) -> dict[str, Value]:
+def _read_values(cursor: Cursor, count: int) -> tuple[dict[str, Value], dict[str, tuple[int, int]]]:
     values: dict[str, Value] = {}
+    spans: dict[str, tuple[int, int]] = {}
     for _ in range(count):
+        start = cursor.position
         key = _text(cursor, MAX_KEY_BYTES, "a key")
         if not key or key in values:
             raise cursor.damaged(f"the key {key[:80]!r} is empty or appears twice")
         (kind,) = cursor.unpack(_U32, f"the value of {key[:80]}")
         values[key] = _read_value(cursor, int(kind), key[:80])
-    return values
+        spans[key] = (start, cursor.position)
+    return values, spans
 
 
 def _read_value(cursor: Cursor, kind: int, key: str) -> Value:
