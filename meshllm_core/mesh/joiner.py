@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from meshllm_core.discovery.score import Wants
 from meshllm_core.discovery.token import Invite, decode
-from meshllm_core.errors import JoinFailed, MeshError, MeshNetworkError, describe
+from meshllm_core.errors import AlreadyInMesh, MeshError, MeshNetworkError, describe
 from meshllm_core.ids import short
 from meshllm_core.mesh.checklist import Checklist
 from meshllm_core.mesh.join import Joining, Wanted
@@ -50,14 +50,30 @@ class Joiner:
         with self.checklist.attempt():
             await self._join(wanted)
 
+    @property
+    def running(self) -> bool:
+        """Whether a join that was asked for is under way."""
+        return self._joining is not None and not self._joining.done()
+
     def _may_join(self) -> None:
-        if self._joining is not None and not self._joining.done():
-            raise JoinFailed("A join is running already.", hint="Wait for it to end: it takes a few seconds.")
+        self.service.check_running()
+        if self.running:
+            raise AlreadyInMesh(
+                "A join is running already.", hint="Wait for it to end: it takes a few seconds."
+            )
+        self._check_free()
+
+    def _check_free(self) -> None:
         if self.service.session is not None:
             state = self.service.session.state
-            raise JoinFailed(
+            raise AlreadyInMesh(
                 f"This node is in the mesh {state.name or short(state.mesh)} already.",
                 hint="A node is in one mesh at a time: `meshllm leave` first.",
+            )
+        if self.service.environment.store.exists():
+            raise AlreadyInMesh(
+                "This node is a member of a mesh that it could not enter when it started.",
+                hint="`meshllm logs` says why. Start it again, or give the membership up: `meshllm leave`.",
             )
 
     async def _join_by(self, text: str) -> None:
@@ -71,6 +87,8 @@ class Joiner:
 
     async def _join(self, wanted: Wanted) -> None:
         async with self.service.turn:
+            # A mesh may have been founded while this waited for its turn.
+            self._check_free()
             env = self.service.environment
             self.service.greeter.me.role = wanted.role
             sockets = await self.service.listen()

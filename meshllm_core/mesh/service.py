@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from meshllm_core.discovery.token import Invite, encode, fitting
-from meshllm_core.errors import InvalidRequest, JoinFailed, NotInMesh
+from meshllm_core.errors import AlreadyInMesh, InvalidRequest, NodeError, NotInMesh
 from meshllm_core.identity.keys import SigningKey
 from meshllm_core.ids import MeshId, NodeId
 from meshllm_core.membership.certificates import found
@@ -46,6 +46,7 @@ class MeshService:
     sockets: MeshSockets | None = None
     _listing: PublicListing | None = None
     _tasks: Tasks = field(default_factory=Tasks)
+    _stopped: bool = False
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
@@ -75,6 +76,7 @@ class MeshService:
 
     async def stop(self) -> None:
         """The node stops: the others are told, and the membership is kept."""
+        self._stopped = True
         await self.joiner.stop()
         async with self.turn:
             if self.session is not None:
@@ -153,17 +155,29 @@ class MeshService:
     # Actions ------------------------------------------------------------------------------------
 
     async def found(self, name: str = "") -> Session:
-        """Makes a mesh of which this node is the first member. Raises JoinFailed when it is in one."""
+        """The session; of a new mesh with this node as its first member where there was none.
+
+        Whoever asks at the same time, or while this node joins or leaves, waits for the outcome.
+        """
         async with self.turn:
+            self.check_running()
             if self.session is not None:
-                raise JoinFailed("This node is in a mesh already.", hint="Leave it first: `meshllm leave`.")
+                return self.session
             env = self.environment
+            if (stored := env.store.load()) is not None:
+                # Entering it failed when the node started, as when the port was taken; it is a member still.
+                return await self.enter(stored)
             root = SigningKey(env.entropy(32))
             chain = found(root, env.key.public, wall=env.clock.time(), entropy=env.entropy)
             state = MeshState(
                 mesh=MeshId(root.public), name=name or env.options.mesh_name, root_seed=root.seed, chain=chain
             )
             return await self.enter(state)
+
+    def check_running(self) -> None:
+        """Raises NodeError once the node stops: what is begun then would be left half done."""
+        if self._stopped:
+            raise NodeError("This node is stopping.", hint="Start it again first.")
 
     async def invite(
         self,
@@ -177,7 +191,7 @@ class MeshService:
 
         Raises NotPermitted, InvalidRequest.
         """
-        session = self.session or await self.found()
+        session = await self.found()
         env = self.environment
         now = env.clock.time()
         expires_at = now + expires_seconds if expires_seconds else 0.0
@@ -218,7 +232,14 @@ class MeshService:
         }
 
     async def leave(self) -> None:
-        """Ends the membership; what was known of the mesh is forgotten. Raises NotInMesh."""
+        """Ends the membership; what was known of the mesh is forgotten. Raises NotInMesh, AlreadyInMesh."""
+        if self.session is None and self.joiner.running:
+            raise AlreadyInMesh("This node is joining a mesh just now.", hint="Leave it once it has joined.")
+        if self.session is None and self.environment.store.exists():
+            # A file that cannot be read, or not by this version, is told of.
+            self.environment.store.load()
+            self.environment.store.clear()
+            return
         self._session()
         await self._leave("asked to")
 
@@ -249,7 +270,7 @@ class MeshService:
             if listing is not None:
                 await listing.stop()
             return {"public": False}
-        session = self.session or await self.found(name or "")
+        session = await self.found(name or "")
         wish = Publication(
             on=True,
             name=session.state.name if name is None else name,
