@@ -90,9 +90,9 @@ def download(model: Ref, refresh: Refresh = False, as_json: AsJson = False) -> N
         resolved = resolve(
             absolute(model),
             paths=paths,
-            hub=_hub(paths),
+            hub=open_hub(paths),
             memory_available=_memory(),
-            on_progress=_show_progress(progress),
+            on_progress=show_progress(progress),
             refresh=refresh,
         )
     except KeyboardInterrupt:
@@ -173,7 +173,9 @@ def recommended(as_json: AsJson = False) -> None:
     say(f"{show_bytes(memory)} are free for a model; {suits}.")
 
 
-def _show_progress(progress: Progress) -> "OnProgress":
+def show_progress(progress: Progress) -> "OnProgress":
+    """Says how far a transfer is."""
+
     def show(done: int, total: int) -> None:
         percent = 100 * done // total if total else 0
         progress.show(f"{show_bytes(done)} of {show_bytes(total)}, {percent} %", percent)
@@ -187,7 +189,8 @@ def _cache(paths: Paths) -> "Cache":
     return Cache(paths.models)
 
 
-def _hub(paths: Paths) -> "Hub":
+def open_hub(paths: Paths) -> "Hub":
+    """The hub that the settings name."""
     from meshllm_core.config import load_settings
     from meshllm_core.models.hub import Hub
 
@@ -207,12 +210,12 @@ def _locate(model: str, paths: Paths, memory: int | None) -> "Located":
     cache = _cache(paths)
     by_name = [found for found in cache.find(model) if found.complete]
     ref = str(by_name[0].files[0]) if by_name else absolute(model)
-    return locate(ref, cache=cache, hub=_hub(paths), memory_available=memory or _memory())
+    return locate(ref, cache=cache, hub=open_hub(paths), memory_available=memory or _memory())
 
 
 def _chosen(cache: "Cache", names: list[str], everything: bool) -> list["CachedModel"]:
     if not names:
-        return [model for model in cache.models() if everything or not model.complete]
+        return [model for model in cache.models() if everything or _unfinished(model)]
     chosen: list[CachedModel] = []
     for name in names:
         found = cache.find(name)
@@ -220,3 +223,8 @@ def _chosen(cache: "Cache", names: list[str], everything: bool) -> list["CachedM
             raise ModelNotFound(f"No downloaded model is named {name!r}.", hint="See `meshllm models list`.")
         chosen += found
     return chosen
+
+
+def _unfinished(model: "CachedModel") -> bool:
+    """Whether a download was begun that is not whole; layers were wanted as they are."""
+    return model.kind == "model" and not model.complete

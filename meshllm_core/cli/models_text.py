@@ -34,6 +34,7 @@ def embedded_document() -> list[dict[str, Any]]:
     total = file.stat().st_size
     return [
         {"id": model_stem(file.name), "ref": "default", "files": [str(file)], "complete": True}
+        | {"kind": "model"}
         | {"bytes_here": total, "bytes_total": total, "used_by": []}
     ]
 
@@ -44,6 +45,7 @@ def document(model: CachedModel) -> dict[str, Any]:
         "id": model.id,
         "ref": model.ref,
         "files": [str(file) for file in model.files],
+        "kind": model.kind,
         "complete": model.complete,
         "bytes_here": model.bytes_here,
         "bytes_total": model.bytes_total,
@@ -55,6 +57,8 @@ def state(model: CachedModel) -> str:
     """How much of it is here."""
     if model.complete:
         return "whole"
+    if model.kind == "layers":
+        return "some layers"
     return f"{100 * model.bytes_here // max(1, model.bytes_total)} % downloaded"
 
 

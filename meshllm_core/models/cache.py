@@ -3,6 +3,7 @@
     models/<owner>/<name>/<content>/model.gguf      whole and checked, or not there at all
     models/<owner>/<name>/<content>/model.gguf.part what has arrived so far
     models/<owner>/<name>/<content>/source.json     where it comes from, and what belongs to it
+    models/<owner>/<name>/<content>-layers/         some layers of a model, and stages cut from them
 
 <content> is made of the hashes of the files: another version of a model lands in another folder, and an
 unchanged one is never fetched again.
@@ -15,6 +16,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Literal
 
 import msgspec
 from filelock import FileLock, Timeout
@@ -28,6 +30,10 @@ from meshllm_core.models.storage import PARTIAL_SUFFIX, storing
 
 SOURCE_NAME = "source.json"
 LOCK_NAME = ".lock"
+STAGES = "stage-*.gguf"
+"""Names of stages that were cut and are ready to load."""
+Kind = Literal["model", "layers"]
+"""A model, or only some layers of one."""
 MAX_SOURCE_BYTES = 1 << 20
 """Largest source.json that is read."""
 
@@ -51,6 +57,11 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     revisions: dict[str, str]
     """Branch, tag or commit asked for, and the commit that it was."""
     files: tuple[SourceFile, ...]
+    kind: Kind = "model"
+    id: str = ""
+    """Public name, for layers; a model's is that of its file."""
+    bytes_total: int = 0
+    """Of the whole model, for layers."""
 
 
 @dataclass(frozen=True)
@@ -75,10 +86,13 @@ class CachedModel:
     """Branch, tag or commit asked for, and the commit that it was."""
     path_in_repo: str = ""
     """Of its first file."""
+    kind: Kind = "model"
 
     @property
     def ref(self) -> str:
         """What to write to load it."""
+        if self.kind == "layers":
+            return f"hf://{self.repo}" if self.repo else self.path_in_repo
         if not self.repo:
             return str(self.files[0])
         return f"{self.repo}:{self.quant}" if self.quant else f"hf://{self.repo}/{self.path_in_repo}"
@@ -148,6 +162,28 @@ class Cache:
         owner, _, name = repo.partition("/")
         return self.root / owner / name / content.hexdigest()[:16]
 
+    def find_layers(self, repo: str, revision: str, quant: str, file: str) -> CachedModel | None:
+        """The layers that are here of what a hub reference means; None if there are none."""
+        fitting = [
+            model
+            for model in self.models()
+            if model.kind == "layers"
+            and model.repo.lower() == repo.lower()
+            and revision in dict(model.revisions)
+            and (not quant or model.quant == quant)
+            and (not file or model.path_in_repo == file)
+        ]
+        return max(fitting, key=lambda m: m.modified, default=None)
+
+    def layers_folder(self, repo: str, content: str) -> Path:
+        """Where layers belong; `content` tells this version of the model from others, `repo` may be empty."""
+        owner, _, name = (repo or "local/files").partition("/")
+        return self.root / owner / name / f"{hashlib.sha256(content.encode()).hexdigest()[:16]}-layers"
+
+    def source(self, folder: Path) -> Source | None:
+        """What was recorded of a folder; None if nothing was."""
+        return _read_source(folder)
+
     def record(self, repo: str, revision: str, commit: str, model: RemoteModel) -> Path:
         """Makes a model's folder and its source.json; keeps earlier revisions of the same content."""
         folder = self.folder_for(repo, model)
@@ -161,7 +197,11 @@ class Cache:
                 for f in model.files
             ),
         )
-        if source == earlier:
+        return self.record_source(folder, source)
+
+    def record_source(self, folder: Path, source: Source) -> Path:
+        """Makes a folder and its source.json; returns the folder. Raises StorageError."""
+        if source == _read_source(folder):
             return folder
         with storing(folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -178,7 +218,7 @@ class Cache:
                 f"{model.id} is in use by process {users[0]}.", hint=f"`meshllm unload {model.id}` first."
             )
         with storing(model.folder):
-            if model.repo:
+            if model.repo or model.kind == "layers":
                 shutil.rmtree(model.folder)
                 _remove_empty(model.folder.parent, self.root)
             else:
@@ -200,7 +240,9 @@ class Cache:
             if model.complete and model.repo:
                 newest[model.repo, model.id] = model
         return tuple(
-            m for m in models if not m.complete or (m.repo and newest.get((m.repo, m.id), m) is not m)
+            m
+            for m in models
+            if m.kind == "model" and (not m.complete or (m.repo and newest.get((m.repo, m.id), m) is not m))
         )
 
     def prune(self, models: Iterable[CachedModel], *, dry_run: bool = False) -> Pruned:
@@ -251,6 +293,8 @@ def _read_sourced(folder: Path) -> CachedModel | None:
     source = _read_source(folder)
     if source is None or not source.files:
         return None
+    if source.kind == "layers":
+        return _read_layers(folder, source)
     whole, here, modified = [], 0, (folder / SOURCE_NAME).stat().st_mtime
     for file in source.files:
         path = folder / PurePosixPath(file.name).name
@@ -271,6 +315,25 @@ def _read_sourced(folder: Path) -> CachedModel | None:
         used_by=users_of(folder),
         revisions=tuple(source.revisions.items()),
         path_in_repo=source.files[0].path,
+    )
+
+
+def _read_layers(folder: Path, source: Source) -> CachedModel:
+    """Never complete: what is here are parts, from which stages are made."""
+    return CachedModel(
+        id=ModelId(source.id),
+        repo=source.repo,
+        quant=source.quant,
+        folder=folder,
+        files=tuple(sorted(folder.glob(STAGES))),
+        complete=False,
+        bytes_here=sum(_size(path) or 0 for path in folder.iterdir()),
+        bytes_total=source.bytes_total,
+        modified=(folder / SOURCE_NAME).stat().st_mtime,
+        used_by=users_of(folder),
+        revisions=tuple(source.revisions.items()),
+        path_in_repo=source.files[0].path,
+        kind="layers",
     )
 
 

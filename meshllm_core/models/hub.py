@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from huggingface_hub.errors import HfHubHTTPError
     from huggingface_hub.hf_api import RepoSibling
 
+    from meshllm_core.models.ranges import Ranges
+    from meshllm_core.models.transfer import Transfer
+
 MAX_FILES = 20_000
 """Most files of one repository that are looked at."""
 MAX_FILE_BYTES = 1 << 42
@@ -99,25 +102,34 @@ class Hub:
 
         `on_progress` gets the bytes of this file so far. Raises DownloadFailed, HubUnreachable, StorageError.
         """
+        with self._translated(repo, commit):
+            self._transfer(repo, commit, file).run(file, target, on_progress=on_progress, cancelled=cancelled)
+
+    def ranges(self, repo: str, commit: str, file: RemoteFile) -> "Ranges":
+        """A file that is read in parts: nothing is asked for yet."""
+        from meshllm_core.models.ranges import Ranges
+
+        return Ranges(
+            file, lambda: self._transfer(repo, commit, file), lambda: self._translated(repo, commit)
+        )
+
+    def _transfer(self, repo: str, commit: str, file: RemoteFile) -> "Transfer":
         import httpx2
         from huggingface_hub import get_session, get_token, hf_hub_url, hf_raise_for_status
 
-        url = hf_hub_url(repo, file.path, revision=commit, endpoint=self.address)
         from meshllm_core.models.transfer import Transfer
 
         headers = {"Accept-Encoding": "identity", "User-Agent": "meshllm"}
         if token := self._token or get_token():
             headers["Authorization"] = f"Bearer {token}"
-        transfer = Transfer(
+        return Transfer(
             client=get_session(),
-            url=url,
+            url=hf_hub_url(repo, file.path, revision=commit, endpoint=self.address),
             headers=headers,
             check=hf_raise_for_status,
             timeout=httpx2.Timeout(self._read_timeout, connect=self._connect_timeout),
             retry_wait=self._retry_wait,
         )
-        with self._translated(repo, commit):
-            transfer.run(file, target, on_progress=on_progress, cancelled=cancelled)
 
     @contextmanager
     def _translated(self, repo: str, revision: str) -> Iterator[None]:

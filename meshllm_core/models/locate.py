@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
 
-from meshllm_core.errors import HubUnreachable, ModelError, ModelNotFound, ModelTooLarge
+from meshllm_core.errors import HubUnreachable, ModelError, ModelFileInvalid, ModelNotFound, ModelTooLarge
 from meshllm_core.ids import ModelId
 from meshllm_core.models.cache import Cache, CachedModel
 from meshllm_core.models.catalog import CatalogEntry, catalog, entry_named, pick
@@ -15,6 +15,7 @@ from meshllm_core.models.embedded import embedded_model
 from meshllm_core.models.fit import reserve_for, weights_room
 from meshllm_core.models.hub import Hub
 from meshllm_core.models.inspect import inspect_model, model_files
+from meshllm_core.models.package_manifest import MANIFEST_NAME
 from meshllm_core.models.quants import RemoteModel, best_that_fits, models_in
 from meshllm_core.models.refs import AutoRef, CatalogRef, DefaultRef, FileRef, HubRef, parse_ref
 from meshllm_core.models.split import model_stem
@@ -113,6 +114,11 @@ def _at_hub(
     if here is not None and not refresh:
         return _cached(ref, here)
     listing = hub.list_files(wanted.repo, wanted.revision)
+    if any(file.path == MANIFEST_NAME for file in listing.files):
+        raise ModelFileInvalid(
+            f"{wanted.repo} holds a model as a package of layers, not as one file.",
+            hint=f"`meshllm package fetch hf://{wanted.repo} --layers 0:N` gets layers of it.",
+        )
     models, broken = models_in(listing.files)
     chosen = _choose(wanted, models, broken, memory_available)
     note = ""

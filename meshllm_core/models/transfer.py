@@ -28,7 +28,7 @@ MAX_WAIT = 8.0
 """Seconds between two tries at most."""
 
 _READ = 1 << 20
-_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
+CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 
 
 class _Hash(Protocol):
@@ -36,7 +36,7 @@ class _Hash(Protocol):
     def hexdigest(self) -> str: ...
 
 
-class _NoNewBytes(Exception):
+class NoNewBytes(Exception):
     """A try ended early, for a reason that may pass."""
 
 
@@ -84,7 +84,7 @@ class Transfer:
         while done < file.size:
             try:
                 for chunk in self._chunks(file, done):
-                    _stop_if(cancelled, file)
+                    stop_if(cancelled, file)
                     if chunk is None:
                         # The server does not resume: from the beginning, then.
                         done = stream.truncate(0)
@@ -94,7 +94,7 @@ class Transfer:
                     digest.update(chunk)
                     done += len(chunk)
                     report(done)
-            except (httpx2.TransportError, _NoNewBytes) as error:
+            except (httpx2.TransportError, NoNewBytes) as error:
                 failures = 1 if done > furthest else failures + 1
                 furthest = max(furthest, done)
                 if failures >= TRIES:
@@ -103,7 +103,7 @@ class Transfer:
                         f"{str(error) or type(error).__name__}.",
                         hint="Run the command again to go on from there.",
                     ) from error
-                _wait(min(MAX_WAIT, self.retry_wait * 2 ** (failures - 1)), cancelled, file)
+                wait(min(MAX_WAIT, self.retry_wait * 2 ** (failures - 1)), cancelled, file)
         report(done, force=True)
         return digest.hexdigest()
 
@@ -113,25 +113,25 @@ class Transfer:
         headers = {**self.headers, "Range": f"bytes={start}-{end}"}
         with self.client.stream("GET", self.url, headers=headers, timeout=self.timeout) as response:
             if response.status_code in (408, 429, 500, 502, 503, 504):
-                raise _NoNewBytes(f"the hub answered {response.status_code}")
+                raise NoNewBytes(f"the hub answered {response.status_code}")
             if response.status_code == 416:
-                raise _damaged(file, "the hub has a shorter one")
+                raise damaged(file, "the hub has a shorter one")
             self.check(response)
-            _same_file(file, response)
+            same_file(file, response)
             left = end + 1 - start
             if response.status_code == 200:
                 if start:
                     yield None
                 left = file.size
             elif not _starts_at(response, start):
-                raise _damaged(file, "the hub sent another part of it than was asked for")
+                raise damaged(file, "the hub sent another part of it than was asked for")
             for chunk in response.iter_bytes():
                 if len(chunk) > left:
-                    raise _damaged(file, "the hub sent more bytes than it announced")
+                    raise damaged(file, "the hub sent more bytes than it announced")
                 left -= len(chunk)
                 yield chunk
             if left:
-                raise _NoNewBytes("the connection ended early")
+                raise NoNewBytes("the connection ended early")
 
 
 class _Report:
@@ -159,39 +159,42 @@ def _hash_of(file: RemoteFile, stream: BinaryIO, size: int, cancelled: Callable[
     digest = _new_hash(file)
     stream.seek(0)
     while size and (block := stream.read(min(_READ, size))):
-        _stop_if(cancelled, file)
+        stop_if(cancelled, file)
         digest.update(block)
         size -= len(block)
     stream.seek(0, os.SEEK_END)
     return digest
 
 
-def _stop_if(cancelled: Callable[[], bool], file: RemoteFile) -> None:
+def stop_if(cancelled: Callable[[], bool], file: RemoteFile) -> None:
+    """Raises DownloadFailed when the download is no longer wanted."""
     if cancelled():
         raise DownloadFailed(
             f"The download of {file.path} was cancelled.", hint="Start it again to go on from there."
         )
 
 
-def _wait(seconds: float, cancelled: Callable[[], bool], file: RemoteFile) -> None:
+def wait(seconds: float, cancelled: Callable[[], bool], file: RemoteFile) -> None:
+    """Sleeps, unless the download is no longer wanted."""
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
-        _stop_if(cancelled, file)
+        stop_if(cancelled, file)
         time.sleep(min(0.1, left))
 
 
 def _starts_at(response: httpx2.Response, start: int) -> bool:
-    found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
+    found = CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
     return response.status_code == 206 and found is not None and int(found[1]) == start
 
 
-def _same_file(file: RemoteFile, response: httpx2.Response) -> None:
+def same_file(file: RemoteFile, response: httpx2.Response) -> None:
     """Compares the content's name before gigabytes are fetched for nothing."""
     for answer in (*response.history, response):
         linked = answer.headers.get("X-Linked-Etag", "").removeprefix("W/").strip('"').lower()
         if file.sha256 and re.fullmatch(r"[0-9a-f]{64}", linked) and linked != file.sha256:
-            raise _damaged(file, "the hub now holds another version")
+            raise damaged(file, "the hub now holds another version")
 
 
-def _damaged(file: RemoteFile, what: str) -> DownloadFailed:
+def damaged(file: RemoteFile, what: str) -> DownloadFailed:
+    """An error that names the file."""
     return DownloadFailed(f"{file.path} cannot be downloaded: {what}.", hint="Start the download again.")

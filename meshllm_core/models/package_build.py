@@ -1,0 +1,180 @@
+"""Cuts a GGUF of this disk into a layer package. The folder appears whole or not at all."""
+
+import hashlib
+import secrets
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from meshllm_core.errors import ConfigError
+from meshllm_core.models import package_manifest as manifests
+from meshllm_core.models.inspect import inspect_model
+from meshllm_core.models.package_fragment import (
+    CHUNK,
+    EMBEDDINGS,
+    METADATA,
+    OUTPUT,
+    Fragments,
+    GgufPlan,
+    Role,
+    count_layers,
+    layer_role,
+    read_chunks,
+)
+from meshllm_core.models.package_probes import PROBES_NAME, GoldenProbes, encode_probes
+from meshllm_core.models.package_write import Cancelled, check_disk, write_plan
+from meshllm_core.models.resolve import OnProgress, free_disk
+from meshllm_core.models.split import model_stem
+from meshllm_core.models.stage_source import local_files, open_source
+from meshllm_core.models.storage import PARTIAL_SUFFIX, storing
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where the model came from, for the manifest; empty where not known."""
+
+    model_id: str = ""
+    """Empty: the file's name without `.gguf`."""
+    repo: str = ""
+    revision: str = ""
+
+
+@dataclass(frozen=True)
+class BuiltPackage:
+    """A package that was just made."""
+
+    folder: Path
+    manifest: manifests.Manifest
+    identity: str
+    """SHA-256 of the manifest."""
+    bytes_total: int
+
+
+def build_package(
+    path: Path,
+    target: Path,
+    *,
+    created_at: int,
+    origin: Origin = Origin(),
+    probes: GoldenProbes | None = None,
+    on_progress: OnProgress = lambda done, total: None,
+    cancelled: Cancelled = lambda: False,
+    disk_free: Callable[[Path], int] = free_disk,
+) -> BuiltPackage:
+    """Packages the model at `path` (any member of a split set) into the folder `target`, which must be new.
+
+    `created_at` in seconds since the epoch. Raises ModelError, StorageError, ConfigError.
+    """
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise ConfigError(f"{target} exists already.", hint="Name a folder that does not exist yet.")
+    facts = inspect_model(path)
+    source = open_source(local_files(path))
+    layers = count_layers(source.tensors, source.name)
+    fragments = Fragments(source)
+    plans = {role: fragments.plan(role, layers) for role in roles(layers)}
+    total = sum(plan.size for plan in plans.values())
+    check_disk(target.absolute().parent, total, f"The package of {source.name}", disk_free)
+    hashes = [_sha256(file, cancelled_by=cancelled) for file in facts.files]
+    # A name of its own, beside the target: what is renamed must be on the same disk.
+    fresh = target.absolute().with_name(f".{target.name}.{secrets.token_hex(4)}{PARTIAL_SUFFIX}")
+    try:
+        artifacts = _write_all(plans, fresh, on_progress, cancelled)
+        manifest = _manifest(artifacts, facts.files, hashes, facts.width, origin, created_at)
+        data = manifests.encode_manifest(manifest)
+        with storing(fresh):
+            if probes is not None:
+                (fresh / PROBES_NAME).write_bytes(encode_probes(probes, hashes[0], layers))
+            (fresh / manifests.MANIFEST_NAME).write_bytes(data)
+            if target.exists():
+                target.rmdir()
+            fresh.rename(target)
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
+    return BuiltPackage(target, manifest, manifests.identity(data), total + len(data))
+
+
+def roles(layers: int) -> tuple[Role, ...]:
+    """All fragments of a model, in the order in which they are joined."""
+    return (METADATA, EMBEDDINGS, *map(layer_role, range(layers)), OUTPUT)
+
+
+def _write_all(
+    plans: dict[Role, GgufPlan], folder: Path, on_progress: OnProgress, cancelled: Cancelled
+) -> dict[Role, manifests.Artifact]:
+    total, done = sum(plan.size for plan in plans.values()), 0
+    artifacts = {}
+    for role, plan in plans.items():
+        path = f"{'shared' if role.layer is None else 'layers'}/{role.title}.gguf"
+
+        def report(here: int, before: int = done) -> None:
+            on_progress(before + here, total)
+
+        digest = write_plan(plan, folder / path, read_chunks, on_progress=report, cancelled=cancelled)
+        done += plan.size
+        artifacts[role] = manifests.Artifact(
+            path=path,
+            tensor_count=len(plan.tensors),
+            tensor_bytes=plan.tensor_bytes,
+            artifact_bytes=plan.size,
+            sha256=digest,
+        )
+    return artifacts
+
+
+def _manifest(
+    artifacts: dict[Role, manifests.Artifact],
+    files: Sequence[Path],
+    hashes: Sequence[str],
+    width: int,
+    origin: Origin,
+    created_at: int,
+) -> manifests.Manifest:
+    layers = [
+        manifests.LayerArtifact(
+            layer_index=role.layer,
+            path=artifact.path,
+            tensor_count=artifact.tensor_count,
+            tensor_bytes=artifact.tensor_bytes,
+            artifact_bytes=artifact.artifact_bytes,
+            sha256=artifact.sha256,
+        )
+        for role, artifact in artifacts.items()
+        if role.layer is not None
+    ]
+    return manifests.Manifest(
+        schema_version=manifests.SCHEMA,
+        model_id=origin.model_id or model_stem(files[0].name),
+        format=manifests.FORMAT,
+        layer_count=len(layers),
+        activation_width=width,
+        source_model=manifests.SourceModel(
+            path=files[0].name,
+            sha256=hashes[0],
+            repo=origin.repo or None,
+            revision=origin.revision or None,
+            primary_file=files[0].name,
+            files=tuple(
+                manifests.SourceFileFacts(path=file.name, size_bytes=file.stat().st_size, sha256=digest)
+                for file, digest in zip(files, hashes, strict=True)
+            ),
+        ),
+        shared=manifests.Shared(
+            metadata=artifacts[METADATA], embeddings=artifacts[EMBEDDINGS], output=artifacts[OUTPUT]
+        ),
+        layers=tuple(layers),
+        projectors=(),
+        skippy_abi_version=manifests.ABI,
+        created_at_unix_secs=created_at,
+    )
+
+
+def _sha256(file: Path, *, cancelled_by: Cancelled) -> str:
+    digest = hashlib.sha256()
+    with file.open("rb") as stream:
+        while chunk := stream.read(CHUNK):
+            if cancelled_by():
+                break
+            digest.update(chunk)
+    return digest.hexdigest()

@@ -1,0 +1,147 @@
+"""A layer package in a folder of this disk: opened, and checked in every respect."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from meshllm_core.errors import ModelError, ModelFileInvalid, ModelNotFound
+from meshllm_core.models import package_manifest as manifests
+from meshllm_core.models.gguf_file import GgufHead, read_head
+from meshllm_core.models.package_fragment import CHUNK, METADATA, SLICE_PREFIX, Role, role_of
+from meshllm_core.models.package_probes import PROBES_NAME, ProbeFile
+from meshllm_core.models.stage_source import local_files
+
+_HINT = "Get the file again from where the package was published, or build the package anew."
+_FREE_KEYS = ("general.alignment", SLICE_PREFIX)
+"""Keys in which fragments of one model may differ."""
+
+
+@dataclass(frozen=True)
+class PackageFolder:
+    """A package whose manifest can be used; its files are looked at when they are needed."""
+
+    folder: Path
+    manifest: manifests.Manifest
+    identity: str
+    """SHA-256 of the manifest."""
+
+    def path(self, artifact: manifests.Artifact) -> Path:
+        """Where a file is. Raises ModelFileInvalid unless it is there, of its size, and no link."""
+        path = self.folder
+        for part in artifact.path.split("/"):
+            path = path / part
+            if path.is_symlink():
+                raise self._invalid(f"{artifact.path} is or goes through a link")
+        if not path.is_file():
+            raise self._invalid(f"{artifact.path} is missing")
+        if (size := path.stat().st_size) != artifact.artifact_bytes:
+            raise self._invalid(f"{artifact.path} has {size} bytes instead of {artifact.artifact_bytes}")
+        return path
+
+    def checked(self, artifact: manifests.Artifact) -> Path:
+        """The same, after its hash was compared."""
+        path = self.path(artifact)
+        digest = hashlib.sha256()
+        with path.open("rb") as stream:
+            while chunk := stream.read(CHUNK):
+                digest.update(chunk)
+        if digest.hexdigest() != artifact.sha256:
+            raise self._invalid(f"{artifact.path} is damaged: its SHA-256 is not that of the manifest")
+        return path
+
+    def probes(self) -> Path | None:
+        """The golden probes, if there are some that belong to it. Raises ModelFileInvalid for others."""
+        path = self.folder / PROBES_NAME
+        if not path.exists():
+            return None
+        (file,) = local_files(path)
+        check_probes(ProbeFile(file), self.manifest)
+        return path
+
+    def _invalid(self, what: str) -> ModelFileInvalid:
+        return ModelFileInvalid(f"The package {self.folder} cannot be used: {what}.", hint=_HINT)
+
+
+def open_package(folder: Path) -> PackageFolder:
+    """Reads the manifest. Raises ModelNotFound, ModelFileInvalid."""
+    path = folder / manifests.MANIFEST_NAME
+    if not path.is_file():
+        raise ModelNotFound(
+            f"{folder} holds no {manifests.MANIFEST_NAME}.", hint="Name the folder of a layer package."
+        )
+    if path.stat().st_size > manifests.MAX_MANIFEST_BYTES:
+        raise ModelFileInvalid(f"{path} is too long to be a manifest.", hint=_HINT)
+    data = path.read_bytes()
+    return PackageFolder(folder, manifests.parse_manifest(data, str(folder)), manifests.identity(data))
+
+
+def verify_package(package: PackageFolder) -> Iterator[tuple[str, str]]:
+    """Looks at every file; yields (file, what is wrong with it or an empty string) as it goes."""
+    manifest = package.manifest
+    first: GgufHead | None = None
+    for role, artifact in manifest.fragments():
+        try:
+            head = read_head(package.checked(artifact))
+            first = first or head
+            check_fragment(head, role, artifact, first)
+        except ModelError as error:
+            yield artifact.path, error.message
+        else:
+            yield artifact.path, ""
+    for projector in manifest.projectors or ():
+        try:
+            head = read_head(package.checked(projector))
+            _check_counts(head, projector)
+        except ModelError as error:
+            yield projector.path, error.message
+        else:
+            yield projector.path, ""
+    try:
+        if package.probes():
+            yield PROBES_NAME, ""
+    except ModelError as error:
+        yield PROBES_NAME, error.message
+
+
+def check_fragment(head: GgufHead, role: Role, artifact: manifests.Artifact, first: GgufHead) -> None:
+    """Whether a fragment holds what it must, of the same model as `first`. Raises ModelFileInvalid."""
+    if head.version != 3:
+        raise _wrong(artifact, f"it is GGUF version {head.version}, not 3")
+    _check_counts(head, artifact)
+    for tensor in head.tensors:
+        if role_of(tensor.name) not in (role, None):
+            raise _wrong(artifact, f"it holds {tensor.name!r}, which does not belong to {role.title}")
+    if role != METADATA and not any(role_of(tensor.name) == role for tensor in head.tensors):
+        raise _wrong(artifact, f"it holds no tensor of {role.title}")
+    stage = head.values.get(f"{SLICE_PREFIX}stage_index", role.stage_index)
+    if stage != role.stage_index:
+        raise _wrong(artifact, f"it says that it is part {stage}, not {role.stage_index}")
+    if _model(head) != _model(first):
+        raise _wrong(artifact, "its key/values are those of another model")
+
+
+def check_probes(probes: ProbeFile, manifest: manifests.Manifest) -> None:
+    """Whether probes were made from the packaged model, each row readable. Raises ModelFileInvalid."""
+    if (probes.source_sha256, probes.layers) != (manifest.source_model.sha256, manifest.layer_count):
+        raise ModelFileInvalid(
+            f"The golden probes beside {manifest.model_id} were made from another model.",
+            hint="Make them again, or remove the file: a package is whole without it.",
+        )
+    for boundary in probes.boundaries:
+        probes.rows(boundary)
+
+
+def _check_counts(head: GgufHead, artifact: manifests.Artifact) -> None:
+    if len(head.tensors) != artifact.tensor_count:
+        raise _wrong(artifact, f"it holds {len(head.tensors)} tensors instead of {artifact.tensor_count}")
+    if (found := sum(tensor.nbytes for tensor in head.tensors)) != artifact.tensor_bytes:
+        raise _wrong(artifact, f"its tensors have {found} bytes instead of {artifact.tensor_bytes}")
+
+
+def _model(head: GgufHead) -> dict[str, object]:
+    return {key: value for key, value in head.values.items() if not key.startswith(_FREE_KEYS)}
+
+
+def _wrong(artifact: manifests.Artifact, what: str) -> ModelFileInvalid:
+    return ModelFileInvalid(f"{artifact.path} cannot be used: {what}.", hint=_HINT)
