@@ -135,6 +135,15 @@ def reserve_for(memory_available: int) -> int:
     return max(MIN_RESERVE, int(memory_available * RESERVE_FRACTION))
 
 
+def room_for(memory_available: int, max_memory: int | None = None) -> tuple[int, int]:
+    """Bytes that models may use on a device, its limit considered, and bytes of these to keep free."""
+    reserve = reserve_for(memory_available)
+    if max_memory is None or max_memory >= memory_available:
+        return memory_available, reserve
+    # What a limit leaves free counts towards the reserve.
+    return max_memory, max(0, reserve - (memory_available - max_memory))
+
+
 def weights_room(memory_available: int) -> int:
     """Bytes of weights that leave room for caches and buffers; used before a file is here to ask."""
     return max(0, int((memory_available - reserve_for(memory_available)) * WEIGHTS_FRACTION))
@@ -235,12 +244,7 @@ def _room(
     max_memory: int | None,
     settings: EngineSettings | None,
 ) -> _Room:
-    reserve = reserve_for(memory_available)
-    available = memory_available
-    if max_memory is not None and max_memory < memory_available:
-        # What a limit leaves free counts towards the reserve.
-        reserve = max(0, reserve - (memory_available - max_memory))
-        available = max_memory
+    available, reserve = room_for(memory_available, max_memory)
     return _Room(facts, lanes, reserve, available, settings or EngineSettings())
 
 

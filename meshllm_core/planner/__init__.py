@@ -1,0 +1,1 @@
+"""Where to run a model: on one machine, or cut into layer ranges on several. Pure."""

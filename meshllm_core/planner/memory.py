@@ -1,0 +1,169 @@
+"""What every possible stage of a model needs, by the arithmetic of `models.fit`, for all ranges at once."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from meshllm_core.models.facts import GgufFacts
+from meshllm_core.models.fit import EngineSettings, compute_bytes, kv_bytes
+from meshllm_core.models.units import show_bytes
+from meshllm_core.planner.model import STUB_ROWS, SplitModel
+
+Matrix = npt.NDArray[np.int64]
+_F32 = 4
+
+
+@dataclass(frozen=True)
+class StageMemory:
+    """What one stage takes, term by term, in bytes."""
+
+    weights: int
+    kv: int
+    compute: int
+    boundary: int
+    """Hidden states of one step on their way in and out."""
+
+    @property
+    def total(self) -> int:
+        """All of it; the reserve of the machine comes on top."""
+        return self.weights + self.kv + self.compute + self.boundary
+
+    def explain(self) -> str:
+        """The terms in words."""
+        terms = f"{show_bytes(self.weights)} weights + {show_bytes(self.kv)} KV cache + "
+        return terms + f"{show_bytes(self.compute + self.boundary)} buffers"
+
+
+Window = tuple[int, int]
+Windows = Callable[[int, int], Window | None]
+"""For a stage with layers [first, end): the layers [first, end) that its file must hold (neighbours as zeros
+where the architecture wants them), or None where no stage gives the model's own answers."""
+
+
+def every_range(first: int, end: int) -> Window | None:
+    """For models that may be cut anywhere."""
+    return first, end
+
+
+def ranges_between(cuts: Collection[int], layers: int) -> Windows:
+    """Ranges that begin and end at one of `cuts`, the first layer or the last."""
+    ends = {0, layers, *cuts}
+    return lambda first, end: (first, end) if first in ends and end in ends else None
+
+
+class MemoryModel:
+    """Memory of all stages of a model, for any context."""
+
+    def __init__(self, model: SplitModel, settings: EngineSettings, windows: Windows = every_range) -> None:
+        self.model = model
+        self._settings = settings
+        self._windows = windows
+        layers = model.layers
+        first, end = np.indices((layers + 1, layers + 1))
+        self.legal = np.asarray(first < end)
+        """[first, end]: whether such a stage may exist."""
+        self._low, self._high = np.where(self.legal, first, 0), np.where(self.legal, end, 0)
+        if windows is not every_range:
+            self._apply(windows)
+        self._known: dict[tuple[int, int, int, int], StageMemory] = {}
+
+    def _apply(self, windows: Windows) -> None:
+        layers = self.model.layers
+        for first, end in zip(*np.nonzero(self.legal), strict=True):
+            window = (0, layers) if end - first == layers else windows(int(first), int(end))
+            self.legal[first, end] = window is not None
+            self._low[first, end], self._high[first, end] = window or (0, 0)
+
+    @cached_property
+    def _parts(self) -> tuple[Matrix, Matrix, list[tuple[int, int]]]:
+        return _ends(self.model), *_kinds(self.model)
+
+    def stage(self, first: int, end: int, context: int, lanes: int) -> StageMemory:
+        """A stage with layers [first, end) for `lanes` lanes of `context` tokens."""
+        key = (first, end, context, lanes)
+        if key not in self._known:
+            self._known[key] = self._stage(first, end, context, lanes)
+        return self._known[key]
+
+    def _stage(self, first: int, end: int, context: int, lanes: int) -> StageMemory:
+        whole = end - first == self.model.layers
+        facts = self.model.stage_facts(first, end, None if whole else self._windows(first, end))
+        settings = self._settings if end == self.model.layers else _all_rows(self._settings)
+        borders = (first > 0) + (end < self.model.layers)
+        return StageMemory(
+            weights=facts.tensor_bytes,
+            kv=kv_bytes(facts, context, lanes, settings),
+            compute=compute_bytes(facts, context, lanes, settings),
+            boundary=borders * _border_bytes(facts, settings),
+        )
+
+    def demand(self, context: int, lanes: int) -> Matrix:
+        """Entry [first, end] is what a stage with layers [first, end) takes in bytes; 0 where none may be."""
+        facts, settings, layers = self.model.facts, self._settings, self.model.layers
+        caches = {
+            cache: kv_bytes(replace(facts, caches=(cache,)), context, lanes, settings)
+            for cache in dict.fromkeys(facts.caches[:layers])
+        }
+        each = [caches[cache] for cache in facts.caches[:layers]]
+        sums = np.cumsum([0, *(kv + size for kv, size in zip(each, self.model.layer_bytes, strict=True))])
+        ends, kinds, examples = self._parts
+        total = ends + sums[self._high] - sums[self._low]
+        # A stage's graph depends on its range by a few properties only: each combination is worked out once.
+        inner, last = [], []
+        for first, end in examples:
+            stage = self.model.stage_facts(first, end)
+            stub = replace(stage, vocabulary=STUB_ROWS)
+            inner.append(compute_bytes(stub, context, lanes, _all_rows(settings)))
+            full = replace(stage, vocabulary=facts.vocabulary)
+            last.append(compute_bytes(full, context, lanes, settings))
+        kind = kinds[self._low, self._high]
+        total[:, :layers] += np.array(inner, dtype=np.int64)[kind[:, :layers]]
+        total[:, layers] += np.array(last, dtype=np.int64)[kind[:, layers]]
+        border = _border_bytes(facts, settings)
+        total[1:, :] += border
+        total[:, :layers] += border
+        total[0, layers] = self.stage(0, layers, context, lanes).total
+        return np.where(self.legal, total, 0)
+
+
+def _all_rows(settings: EngineSettings) -> EngineSettings:
+    """A stage that hands its hidden states on needs every row of a step, not only those that are sampled."""
+    return replace(settings, outputs=settings.batch)
+
+
+def _border_bytes(facts: GgufFacts, settings: EngineSettings) -> int:
+    return settings.batch * facts.width * _F32
+
+
+def _ends(model: SplitModel) -> Matrix:
+    """[first, end]: bytes of the tensors that belong to no layer."""
+    total = np.full((model.layers + 1, model.layers + 1), model.shared_bytes, dtype=np.int64)
+    total[0, :] += model.first_bytes
+    total[:, : model.layers] += model.stub_bytes
+    total[:, model.layers] += model.last_bytes
+    return total
+
+
+def _kinds(model: SplitModel) -> tuple[Matrix, list[tuple[int, int]]]:
+    """For each range the index of its kind, and for each kind one range: what a compute buffer depends on."""
+    layers, facts = model.layers, model.facts
+    marks = [
+        (heads, int(cache.windowed), cache.state_bytes)
+        for heads, cache in zip(facts.heads[:layers], facts.caches[:layers], strict=True)
+    ]
+    columns = np.array(marks, dtype=np.int64)
+    highest = np.zeros((layers + 1, layers + 1, 3), dtype=np.int64)
+    for first in range(layers):
+        highest[first, first + 1 :] = np.maximum.accumulate(columns[first:], axis=0)
+    kind = np.zeros((layers + 1, layers + 1), dtype=np.int64)
+    ranges: list[tuple[int, int]] = []
+    flat = {tuple(row) for row in np.unique(highest[np.triu_indices(layers + 1, 1)], axis=0)}
+    for row in sorted(flat):
+        same = np.triu((highest == row).all(axis=2), 1)
+        kind[same] = len(ranges)
+        first, end = np.argwhere(same)[0]
+        ranges.append((int(first), int(end)))
+    return kind, ranges
