@@ -18,16 +18,17 @@ class AddressBook:
     _known: dict[NodeId, list[Address]] = field(default_factory=dict)
     _worked: dict[NodeId, Address] = field(default_factory=dict)
 
-    def learn(self, node: NodeId, addresses: Iterable[Address]) -> None:
-        """These are said to be addresses of `node`; the newest are tried first."""
+    def learn(self, node: NodeId, addresses: Iterable[Address]) -> bool:
+        """These are said to be addresses of `node`; the newest are tried first. Whether one was not known."""
         fresh = list(dict.fromkeys(addresses))[: limits.ADDRESSES]
         if not fresh:
-            return
+            return False
         known = self._known.pop(node, [])
         kept = [address for address in known if address not in fresh]
         self._known[node] = (fresh + kept)[:TRIED]
         while len(self._known) > limits.MEMBERS:
             self.forget(next(iter(self._known)))
+        return not set(fresh) <= set(known)
 
     def worked(self, node: NodeId, address: Address) -> None:
         """A link to `node` was made here."""

@@ -91,10 +91,11 @@ class Dialler:
                 wish.task = asyncio.create_task(self._dial(node, wish), name=f"dial {short(node)}")
                 running += 1
 
-    def hurry(self) -> None:
-        """Forget all back-off: this machine slept, or its network changed."""
-        for wish in self._wishes.values():
-            wish.not_before, wish.failures = 0.0, 0
+    def hurry(self, node: NodeId | None = None) -> None:
+        """Forget all back-off, or that of one node: this machine slept, or the way there is another now."""
+        for wished, wish in self._wishes.items():
+            if node in (None, wished):
+                wish.not_before, wish.failures = 0.0, 0
 
     async def close(self) -> None:
         """Gives up what is being dialled."""
@@ -122,7 +123,8 @@ class Dialler:
     def _failed(self, node: NodeId, wish: _Wish, error: MeshNetworkError | TimeoutError) -> None:
         wish.failures += 1
         wait = min(BACKOFF_LAST, BACKOFF_FIRST * 2.0 ** min(wish.failures - 1, 10))
-        if isinstance(error, JoinRefused | ProofInvalid):
+        # A wrong key at an address is the word of whoever has that address now, not of the node.
+        if isinstance(error, JoinRefused):
             wait = BACKOFF_REFUSED
         wish.not_before = self.clock.monotonic() + wait * (0.75 + 0.5 * self.random())
         if isinstance(error, MeshNetworkError):

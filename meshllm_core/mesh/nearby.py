@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from meshllm_core.discovery.mdns_record import Found
+from meshllm_core.discovery.mdns_record import Found, mesh_tag
 from meshllm_core.errors import DiscoveryError
 from meshllm_core.ids import MeshId, NodeId
 from meshllm_core.mesh.environment import Environment
@@ -16,7 +16,8 @@ from meshllm_core.wire.announcement import Address
 WAIT_SECONDS = 2.0
 """So long a machine that is asked for may take to be heard."""
 
-OnFound = Callable[[NodeId, Sequence[Address]], None]
+OnFound = Callable[[NodeId, Sequence[Address], bool], None]
+"""Node, where it says that it is, and whether it says that it is in the same mesh."""
 
 
 @dataclass
@@ -27,7 +28,8 @@ class Surroundings:
     on_found: OnFound
     multicast: bool | None = None
     _nearby: Nearby | None = None
-    _found: dict[NodeId, tuple[Address, ...]] = field(default_factory=dict)
+    _mesh: MeshId | None = None
+    _found: dict[NodeId, Found] = field(default_factory=dict)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _told: str = ""
 
@@ -69,8 +71,12 @@ class Surroundings:
 
     async def set_mesh(self, mesh: MeshId | None) -> None:
         """This node is in that mesh now."""
+        self._mesh = mesh
         if self._nearby is not None:
             await self._nearby.set_mesh(mesh)
+        # Whoever was heard before counts from now on: a record that stays the same is told only once.
+        for found in tuple(self._found.values()) if mesh is not None else ():
+            self._pass_on(found)
 
     async def addresses_of(self, node: NodeId) -> tuple[Address, ...]:
         """Where `node` says that it is; waits a moment for its word. Empty: it said nothing."""
@@ -79,7 +85,8 @@ class Surroundings:
                 while self._nearby is not None and node not in self._found:
                     self._news.clear()
                     await self._news.wait()
-        return self._found.get(node, ())
+        found = self._found.get(node)
+        return _addresses(found) if found is not None else ()
 
     async def close(self) -> None:
         """Takes the record back."""
@@ -89,10 +96,13 @@ class Surroundings:
         self._found.clear()
 
     def _heard(self, found: Found) -> None:
-        addresses = tuple(Address(host, found.port) for host in found.addresses)
-        self._found[found.node] = addresses
+        self._found[found.node] = found
         self._news.set()
-        self.on_found(found.node, addresses)
+        self._pass_on(found)
+
+    def _pass_on(self, found: Found) -> None:
+        ours = self._mesh is not None and found.mesh_tag == mesh_tag(self._mesh)
+        self.on_found(found.node, _addresses(found), ours)
 
     def _lost(self, node: NodeId) -> None:
         self._found.pop(node, None)
@@ -101,3 +111,7 @@ class Surroundings:
         if text != self._told:
             self._told = text
             self.environment.notice("warning", text)
+
+
+def _addresses(found: Found) -> tuple[Address, ...]:
+    return tuple(Address(host, found.port) for host in found.addresses)

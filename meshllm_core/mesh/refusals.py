@@ -3,6 +3,12 @@
 from meshllm_core.errors import JoinRefused
 from meshllm_core.wire.handshake import Refusal, RefusalCode
 
+COPIED = (
+    "Another machine uses this node's key: a home folder was copied. "
+    "Make a new key on one of the two with `meshllm id --new`, then join again."
+)
+"""What to tell when a second machine with the own key was seen."""
+
 _ASK = "Ask for a new invite: `meshllm invite` on a machine of the mesh."
 
 _WORDS: dict[RefusalCode, tuple[str, str]] = {

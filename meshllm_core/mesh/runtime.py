@@ -16,6 +16,7 @@ from meshllm_core.membership.records import Record, RecordKind
 from meshllm_core.membership.register import Change, membership_record
 from meshllm_core.membership.roster import Roster
 from meshllm_core.mesh import control
+from meshllm_core.mesh.absent import Absent
 from meshllm_core.mesh.addresses import AddressBook
 from meshllm_core.mesh.announce import Announcer
 from meshllm_core.mesh.dialler import Dialler
@@ -83,6 +84,7 @@ class Mesh:
     _closed: bool = False
 
     def __post_init__(self) -> None:
+        self.absent = Absent(self.random)
         self.reach = ReachTest(self.transport, self.clock, self.entropy, self.tcp_answers)
         self.transport.on_knock = self.reach.knocked
         self.dialler = Dialler(
@@ -128,7 +130,10 @@ class Mesh:
         wanted = [node for node in self.gossip.wanted_links() if node in members]
         if not self.links:
             # After a restart nobody has announced anything yet: everybody who may be here is asked.
-            wanted = list(dict.fromkeys([*wanted, *members]))
+            wanted += members
+        cared_for = {node for node, state in self.gossip.peers.items() if state.status != "left"}
+        silent = members - cared_for - self.links.keys()
+        wanted = list(dict.fromkeys([*wanted, *self.absent.wanted(silent, self.clock.monotonic())]))
         self.dialler.want([node for node in wanted if node not in self.links])
 
     def announce(self) -> None:
@@ -194,10 +199,14 @@ class Mesh:
             before.close("replaced by a newer link")
         self.links[peer] = link
         self.failures.pop(peer, None)
+        self.absent.found(peer)
         self.book.learn(peer, greeted.hello.addresses)
         self.book.worked(peer, greeted.link.address)
         self._tasks.start(self._hold(link), f"link {short(peer)}")
-        self.gossip.publish(membership_record(greeted.membership), now)
+        # It may have been let in while this node was away: nobody else may be there to tell.
+        membership = membership_record(greeted.membership)
+        self.gossip.publish(membership, now)
+        self._learn(membership)
         self.gossip.linked(peer, now)
         self.hooks.on_peer(peer)
         self.flush()
@@ -345,7 +354,8 @@ class Mesh:
         if record.kind is RecordKind.ANNOUNCEMENT:
             state = self.peer(NodeId(record.subject))
             if state is not None and state.announcement is not None:
-                self.book.learn(NodeId(record.subject), state.announcement.addresses)
+                if self.book.learn(NodeId(record.subject), state.announcement.addresses):
+                    self.dialler.hurry(NodeId(record.subject))
                 if (link := self.links.get(NodeId(record.subject))) is not None:
                     link.greeted.link.offer_tls(state.announcement.addresses)
             self.hooks.on_peer(NodeId(record.subject))
@@ -367,10 +377,16 @@ class Mesh:
         """What gossip knows of a member."""
         return self.gossip.peers.get(node)
 
-    def seen_nearby(self, node: NodeId, addresses: Sequence[Address]) -> None:
-        """A record on the local network says that `node` is here."""
-        if self.roster.membership(node) is not None:
-            self.book.learn(node, addresses)
+    def seen_nearby(self, node: NodeId, addresses: Sequence[Address], *, ours: bool = False) -> None:
+        """A record on the local network says that `node` is here, and, with `ours`, in this mesh.
+
+        That proves nothing; a member that was let in while this node was away is found by it all the same.
+        """
+        if ours or self.roster.membership(node) is not None:
+            if self.book.learn(node, addresses):
+                self.dialler.hurry(node)
+            if node not in self.links:
+                self.absent.seen(node, self.clock.monotonic())
             self._woken.set()
 
 
@@ -378,10 +394,3 @@ async def _close_later(link: PeerLink) -> None:
     """Gives the last words a moment to leave."""
     await asyncio.sleep(EXPEL_SECONDS)
     link.close("its membership was revoked")
-
-
-COPIED = (
-    "Another machine uses this node's key: a home folder was copied. "
-    "Make a new key on one of the two with `meshllm id --new`, then join again."
-)
-"""What to tell when a second machine with the own key was seen."""

@@ -130,9 +130,9 @@ class MeshService:
             await session.stop(self._departure(session))
         self.session = None
 
-    def _found_nearby(self, node: NodeId, addresses: Sequence[Address]) -> None:
+    def _found_nearby(self, node: NodeId, addresses: Sequence[Address], ours: bool) -> None:
         if self.session is not None:
-            self.session.mesh.seen_nearby(node, addresses)
+            self.session.mesh.seen_nearby(node, addresses, ours=ours)
 
     def _addresses_changed(self, addresses: Sequence[Address]) -> None:
         hosts = [address.host for address in addresses]
