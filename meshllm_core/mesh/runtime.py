@@ -23,6 +23,7 @@ from meshllm_core.mesh.dialler import Dialler
 from meshllm_core.mesh.greeting import Greeted, Greeter, Me
 from meshllm_core.mesh.peer_link import Handlers, PeerLink
 from meshllm_core.mesh.reach import ReachTest, TcpAnswers
+from meshllm_core.mesh.refusals import COPIED
 from meshllm_core.mesh.tasks import Tasks
 from meshllm_core.transport.link import Channel, Clock, Link, Transport
 from meshllm_core.wire import gossip as wire
