@@ -27,6 +27,10 @@ from meshllm_core.state.mesh_events import (
     ReachMeasured,
     RefusalCounted,
 )
+from meshllm_core.state.split_events import SplitPlanned as SplitPlanned
+from meshllm_core.state.split_events import StageHosted as StageHosted
+from meshllm_core.state.split_events import StageReleased as StageReleased
+from meshllm_core.state.split_events import StageUpdated as StageUpdated
 
 FinishReason = Literal["stop", "length", "tool_calls", "cancelled", "error"]
 
@@ -245,6 +249,10 @@ AnyEvent = (
     | PublicationChanged
     | InvitesChanged
     | RefusalCounted
+    | SplitPlanned
+    | StageUpdated
+    | StageHosted
+    | StageReleased
 )
 
 

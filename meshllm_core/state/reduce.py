@@ -7,6 +7,7 @@ import msgspec
 from meshllm_core.ids import ModelId
 from meshllm_core.state import events as ev
 from meshllm_core.state.reduce_mesh import MeshEvent, fold_mesh, mesh_words
+from meshllm_core.state.reduce_split import fold_split, split_words
 from meshllm_core.state.snapshot import (
     NOTICES_KEPT,
     REQUESTS_KEPT,
@@ -69,6 +70,10 @@ def _fold(snapshot: NodeSnapshot, event: ev.AnyEvent) -> NodeSnapshot:
             | ev.ThroughputMeasured()
         ):
             return _fold_model(snapshot, event)
+        case ev.SplitPlanned() | ev.StageUpdated() | ev.StageHosted() | ev.StageReleased():
+            folded = fold_split(snapshot, event)
+            words = split_words(snapshot, event)
+            return _notice(folded, event.at, *words) if words else folded
         case _:
             return _fold_mesh(snapshot, event)
 

@@ -8,12 +8,29 @@ from meshllm_core.ids import ModelId, RequestId
 from meshllm_core.state.event import NoticeLevel
 from meshllm_core.state.events import Device, FinishReason
 from meshllm_core.state.mesh_events import InviteRow, JoinStep, PeerRow, Publication, StepStatus
+from meshllm_core.state.split_events import HostedStage, StageRow
 
 NodeState = Literal["starting", "standby", "loading", "serving", "stopping"]
 ModelStatus = Literal["requested", "downloading", "loading", "ready", "restarting", "failed"]
 
 NOTICES_KEPT = 200
 REQUESTS_KEPT = 64
+
+
+class SplitView(msgspec.Struct, frozen=True, kw_only=True):
+    """A model's way over several machines."""
+
+    run: str
+    stages: tuple[StageRow, ...]
+    dtype: str
+    verdict: str
+    sentence: str
+    reasons: tuple[str, ...]
+    predicted_ms_per_token: float
+    network_ms_per_token: float
+    target_ms: float
+    context: int
+    lanes: int
 
 
 class ModelView(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +69,8 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
     hint: str = ""
     log_tail: tuple[str, ...] = ()
+    split: SplitView | None = None
+    """How it is spread over machines; None: it is here as a whole."""
 
 
 class RequestView(msgspec.Struct, frozen=True, kw_only=True):
@@ -164,6 +183,8 @@ class NodeSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     join: JoinView | None = None
     """The latest try to join; None: there was none."""
     refusals: tuple[RefusalView, ...] = ()
+    hosted_stages: tuple[HostedStage, ...] = ()
+    """What this node computes for other machines' models."""
 
     def model(self, model: ModelId) -> ModelView | None:
         """The row of a model, or None."""

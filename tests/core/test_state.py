@@ -12,6 +12,7 @@ from meshllm_core.ids import ModelId, RequestId
 from meshllm_core.state import events as ev
 from meshllm_core.state.reduce import reduce
 from meshllm_core.state.reduce_mesh import MeshEvent
+from meshllm_core.state.reduce_split import SplitEvent
 from meshllm_core.state.snapshot import NOTICES_KEPT, REQUESTS_KEPT, NodeSnapshot
 
 MODELS = st.sampled_from([ModelId("a"), ModelId("b"), ModelId("c")])
@@ -111,7 +112,7 @@ EVENTS |= {
         **{name: st.from_type(hint) for name, hint in get_type_hints(kind).items() if name != "at"},
         at=AT,
     )
-    for kind in get_args(MeshEvent)
+    for kind in (*get_args(MeshEvent), *get_args(SplitEvent))
 }
 HISTORIES = st.lists(st.one_of(*EVENTS.values()), max_size=40)
 
