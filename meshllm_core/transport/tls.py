@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from meshllm_core.errors import LinkClosed, PeerUnreachable
 from meshllm_core.identity.keys import SigningKey
 from meshllm_core.ids import NodeId
+from meshllm_core.transport import tcp
 from meshllm_core.transport.link import Channel, ChannelKind
 from meshllm_core.transport.tls_bulk import BulkChannel, BulkLoop
 from meshllm_core.transport.tls_connection import TlsChannel
@@ -165,7 +166,7 @@ class TlsPlane:
         """The handshake, on the loop that the first byte names; refusals are counted."""
         try:
             accepted.setblocking(False)
-            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            tcp.prepare(accepted)
             async with asyncio.timeout(limits.HANDSHAKE_SECONDS):
                 first = await self._loop.sock_recv(accepted, 1)
                 if first == bytes([ChannelKind.CALL]):

@@ -12,6 +12,7 @@ from typing import Any
 
 from meshllm_core.errors import LinkClosed, PeerUnreachable
 from meshllm_core.ids import NodeId, short
+from meshllm_core.transport import tcp
 from meshllm_core.transport.link import ChannelKind
 from meshllm_core.transport.tls_connection import TlsChannel, TlsConnection
 from meshllm_core.transport.tls_context import Trust
@@ -245,7 +246,7 @@ class TlsEndpoint:
         dialling = socket.socket(family, socket.SOCK_STREAM)
         try:
             dialling.setblocking(False)
-            dialling.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            tcp.prepare(dialling)
             await loop.sock_connect(dialling, (address.host, address.port))
             await loop.sock_sendall(dialling, bytes([self._kind]))
             certificate = await _secured(
