@@ -13,23 +13,23 @@ from meshllm_core.planner.result import Candidate, Stage
 from meshllm_core.planner.search import Problem, Search
 from meshllm_core.planner.wire import Wire
 
-_NS = 1e6
+PRICED = "f32"
+"""Format in which chains are compared, before it is known which one their cuts allow."""
 
 
 class Builder:
     """What all candidates of one request share."""
 
-    def __init__(self, request: PlanRequest, costs: Costs, memory: MemoryModel, wire: Wire) -> None:
+    def __init__(self, request: PlanRequest, costs: Costs, memory: MemoryModel) -> None:
         self.request = request
         self.costs = costs
         self.memory = memory
-        self.wire = wire
         names, origin = [node.name for node in costs.nodes], request.network.origin
         self._room = _vector(node.room for node in costs.nodes)
-        flat = _vector(costs.hop_ns(one, other, costs.row) for one in names for other in names)
+        flat = _vector(costs.hop_ns(one, other, PRICED) for one in names for other in names)
         self._forward = flat.reshape(len(names), len(names))
-        self._enter = _vector(costs.hop_ns(origin, name, 0) for name in names)
-        self._leave = _vector(costs.hop_ns(name, origin, 0) for name in names)
+        self._enter = _vector(costs.hop_ns(origin, name) for name in names)
+        self._leave = _vector(costs.hop_ns(name, origin) for name in names)
         self._searches: dict[tuple[int, int], Search] = {}
 
     def search(self, context: int, lanes: int) -> Search:
@@ -53,7 +53,10 @@ class Builder:
         self, order: Sequence[int], cuts: Sequence[int], context: int, lanes: int, *, proven: bool = True
     ) -> Candidate:
         """A chain with every figure; `order` are indices of the nodes, `cuts` one more than these."""
-        estimate = self.costs.estimate(order, cuts)
+        wire = self.request.wires(cuts[1:-1]) if len(order) > 1 else None
+        refused = wire if isinstance(wire, str) else ""
+        used = wire if isinstance(wire, Wire) else None
+        estimate = self.costs.estimate(order, cuts, used.dtype if used else PRICED)
         stages: list[Stage] = []
         for node, (first, end) in zip(order, pairwise(cuts), strict=True):
             name = self.costs.nodes[node].name
@@ -77,8 +80,7 @@ class Builder:
         met = None if total is None else total <= self.request.target_ms
         if met is None and network is not None and network > self.request.target_ms:
             met = False
-        wire = self.wire if len(order) > 1 else None
-        return Candidate(tuple(stages), context, lanes, estimate, met, wire, proven)
+        return Candidate(tuple(stages), context, lanes, estimate, met, used, proven, refused)
 
     def grown(self, found: Candidate, limit: int) -> Candidate:
         """The same stages with the longest context that fits them, at most `limit` tokens."""

@@ -29,8 +29,6 @@ class Costs:
     nodes: tuple[PlanNode, ...]
     network: Network
     hops: dict[tuple[str, str], Hop]
-    row: int
-    """Bytes of a hidden state on the wire."""
     compute: Matrix
     """[node, end]: nanoseconds of the layers before `end`."""
     head: Matrix
@@ -43,17 +41,17 @@ class Costs:
         """Whether any machine's speed was measured."""
         return len(self.assumed) < len(self.nodes)
 
-    def hop_ns(self, one: str, other: str, size: int) -> int:
-        """Link, transfer of `size` bytes and overhead of one hop; 0 on the same machine."""
+    def hop_ns(self, one: str, other: str, dtype: str = "") -> int:
+        """Link, overhead, transfer of a hidden state as `dtype` (empty: a token); 0 on the same machine."""
         if one == other:
             return 0
         hop = self.hops[one, other]
-        ms = hop.one_way_ms + _transfer_ms(hop, size) + self.network.hop_overhead_ms
+        ms = hop.one_way_ms + _transfer_ms(hop, self._row(dtype)) + self.network.hop_overhead_ms
         return round(ms * _NS)
 
-    def estimate(self, order: Sequence[int], cuts: Sequence[int]) -> Estimate:
+    def estimate(self, order: Sequence[int], cuts: Sequence[int], dtype: str) -> Estimate:
         """What a chain costs, term by term. A whole model streams its answers back: no hop for each token."""
-        names = [self.nodes[index].name for index in order]
+        names, row = [self.nodes[index].name for index in order], self._row(dtype)
         origin = self.network.origin
         path = [origin, *names, origin] if len(names) > 1 else names
         crossed = [(one, other) for one, other in pairwise(path) if one != other]
@@ -69,11 +67,14 @@ class Costs:
         return Estimate(
             network_ms=sum(ways) if known else None,
             hops_ms=tuple(ways) if known else (),
-            transfer_ms=sum(_transfer_ms(self.hops[pair], self.row) for pair in pairwise(names)),
+            transfer_ms=sum(_transfer_ms(self.hops[pair], row) for pair in pairwise(names)),
             compute_ms=compute,
             overhead_ms=self.network.hop_overhead_ms * len(crossed),
             slowest_hop_ms=decode_network_ms_per_token(len(names), max(ways)) if ways and known else None,
         )
+
+    def _row(self, dtype: str) -> int:
+        return row_bytes(dtype, self.model.row_width) if dtype else 0
 
     def stage_ms(self, node: int, first: int, end: int) -> float | None:
         """Compute of one stage per token, the head included where it ends the model."""
@@ -87,8 +88,8 @@ def _transfer_ms(hop: Hop, size: int) -> float:
     return size / hop.bytes_per_second * 1000 if hop.bytes_per_second else 0.0
 
 
-def costs_of(model: SplitModel, network: Network, nodes: tuple[PlanNode, ...], dtype: str) -> Costs:
-    """Prices for `nodes` (those that may take part) with hidden states in the format `dtype`."""
+def costs_of(model: SplitModel, network: Network, nodes: tuple[PlanNode, ...]) -> Costs:
+    """Prices for `nodes`, those that may take part."""
     layers = [_layer_ns(model, node) if node.measured else None for node in nodes]
     heads = [_head_ns(model, node) if node.measured else None for node in nodes]
     known = [row for row in layers if row is not None]
@@ -103,7 +104,6 @@ def costs_of(model: SplitModel, network: Network, nodes: tuple[PlanNode, ...], d
         nodes=nodes,
         network=network,
         hops=hops(network, names),
-        row=row_bytes(dtype, model.facts.width),
         compute=compute,
         head=np.array([slowest_head if head is None else head for head in heads], dtype=np.int64),
         assumed=tuple(node.name for node in nodes if not node.measured),

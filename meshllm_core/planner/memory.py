@@ -57,9 +57,13 @@ def ranges_between(cuts: Collection[int], layers: int) -> Windows:
 class MemoryModel:
     """Memory of all stages of a model, for any context."""
 
-    def __init__(self, model: SplitModel, settings: EngineSettings, windows: Windows = every_range) -> None:
+    def __init__(
+        self, model: SplitModel, settings: EngineSettings, windows: Windows = every_range, idle: int = 0
+    ) -> None:
+        """`idle`: sequences that the cache keeps beside one for each lane."""
         self.model = model
         self._settings = settings
+        self._idle = idle
         self._windows = windows
         layers = model.layers
         first, end = np.indices((layers + 1, layers + 1))
@@ -91,7 +95,9 @@ class MemoryModel:
     def _stage(self, first: int, end: int, context: int, lanes: int) -> StageMemory:
         whole = end - first == self.model.layers
         facts = self.model.stage_facts(first, end, None if whole else self._windows(first, end))
-        settings = self._settings if end == self.model.layers else _all_rows(self._settings)
+        settings = self._opened(lanes)
+        if end < self.model.layers:
+            settings = _all_rows(settings)
         borders = (first > 0) + (end < self.model.layers)
         return StageMemory(
             weights=facts.tensor_bytes,
@@ -100,9 +106,15 @@ class MemoryModel:
             boundary=borders * _border_bytes(facts, settings),
         )
 
+    def _opened(self, lanes: int) -> EngineSettings:
+        """As the engine opens its context for so many lanes: each has its place in every step."""
+        sequences = lanes + self._idle
+        batch = max(self._settings.batch, sequences)
+        return replace(self._settings, batch=batch, outputs=sequences, sequences=sequences)
+
     def demand(self, context: int, lanes: int) -> Matrix:
         """Entry [first, end] is what a stage with layers [first, end) takes in bytes; 0 where none may be."""
-        facts, settings, layers = self.model.facts, self._settings, self.model.layers
+        facts, settings, layers = self.model.facts, self._opened(lanes), self.model.layers
         caches = {
             cache: kv_bytes(replace(facts, caches=(cache,)), context, lanes, settings)
             for cache in dict.fromkeys(facts.caches[:layers])

@@ -27,6 +27,8 @@ class SplitModel:
     """Tensors of no layer that every stage keeps: norms, rope factors."""
     stub_bytes: int
     """The stand-ins in a stage that does not read out."""
+    row_width: int
+    """Values of a hidden state that crosses: the width, times the residual streams."""
     fingerprint: str
     """SHA-256 (hex) of what describes the model; a topology lock is bound to it."""
     notes: tuple[str, ...] = ()
@@ -67,11 +69,12 @@ def from_tensors(
     fingerprint: str,
     trunk: int = 0,
     experts_used: float = 1.0,
+    streams: int = 1,
 ) -> SplitModel:
     """The model whose tensors (name, bytes) are listed.
 
     `trunk` is how many layers can be placed (0: all; extra blocks for predicting further tokens cannot),
-    `experts_used` the share of the experts that one token uses.
+    `experts_used` the share of the experts that one token uses, `streams` the residual streams.
     """
     layers = trunk or facts.layers
     weights, active = [0] * layers, [0] * layers
@@ -99,5 +102,6 @@ def from_tensors(
         last_bytes=ends["output"] or table,
         shared_bytes=shared,
         stub_bytes=stub,
+        row_width=facts.width * streams,
         fingerprint=fingerprint,
     )

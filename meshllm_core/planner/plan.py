@@ -8,10 +8,9 @@ from meshllm_core.planner.choose import Splits, alone, single_order, splits
 from meshllm_core.planner.cost import costs_of
 from meshllm_core.planner.memory import MemoryModel
 from meshllm_core.planner.network import PlanNode
-from meshllm_core.planner.refusal import refuse
+from meshllm_core.planner.refusal import refuse, refuse_wire
 from meshllm_core.planner.request import PlanRequest
 from meshllm_core.planner.result import Candidate, Exclusion, Plan, Refusal
-from meshllm_core.planner.wire import Wire, choose_wire
 from meshllm_core.planner.words import lacking, sentence, with_reasons
 
 CONSIDERED = 32
@@ -21,19 +20,18 @@ CONSIDERED = 32
 def plan(request: PlanRequest) -> Plan | Refusal:
     """The best way to run the model, or what is missing and what would fit."""
     usable, excluded = considered(request)
-    wire = choose_wire(request.wire, request.verdicts, request.model.facts.width, override=request.override)
-    chosen_wire = wire if isinstance(wire, Wire) else Wire("f32", "exact", "")
     builder = Builder(
         request,
-        costs_of(request.model, request.network, usable, chosen_wire.dtype),
-        MemoryModel(request.model, request.settings, request.windows),
-        chosen_wire,
+        costs_of(request.model, request.network, usable),
+        MemoryModel(request.model, request.settings, request.windows, request.idle_sequences),
     )
-    indivisible = _indivisible(request) or (wire if isinstance(wire, str) else "")
+    indivisible = _indivisible(request)
     singles = [single for index in range(len(usable)) if (single := alone(builder, index)) is not None]
     origin = request.network.origin
     singles.sort(key=lambda single: single_order(single, origin))
     cut = splits(builder) if len(usable) > 1 and not indivisible else None
+    if cut is not None and not singles and all(split.refused for split in cut.best):
+        return refuse_wire(request, cut.best[0], excluded)
     if not singles and cut is None:
         return refuse(builder, excluded, indivisible if len(usable) > 1 else "")
     return _weighed(builder, singles, cut, excluded)
@@ -73,6 +71,8 @@ def considered(request: PlanRequest) -> tuple[tuple[PlanNode, ...], tuple[Exclus
 def _indivisible(request: PlanRequest) -> str:
     """Why the model cannot be cut at all; empty if it can."""
     model = request.model
+    if request.indivisible:
+        return request.indivisible
     if model.facts.embeddings:
         return "it makes embeddings: such models run on one machine only"
     if model.layers < 2:
@@ -94,7 +94,7 @@ def _weighed(
         few = _why_split(cut, bool(singles))
         ranked += [
             say(split, few if number == 0 else "as many stages on other machines; the estimate is no better")
-            for number, split in enumerate(cut.best)
+            for number, split in enumerate(sorted(cut.best, key=lambda split: bool(split.refused)))
         ]
         if cut.more is not None:
             ranked.append(say(cut.more, "one stage more than is needed: each token pays for every hop"))

@@ -7,7 +7,7 @@ from meshllm_core.models.units import show_bytes
 from meshllm_core.planner.build import Builder
 from meshllm_core.planner.choose import alone, splits
 from meshllm_core.planner.request import PlanRequest
-from meshllm_core.planner.result import Exclusion, Refusal
+from meshllm_core.planner.result import Candidate, Exclusion, Refusal
 
 
 def refuse(builder: Builder, excluded: tuple[Exclusion, ...], indivisible: str) -> Refusal:
@@ -39,6 +39,16 @@ def refuse(builder: Builder, excluded: tuple[Exclusion, ...], indivisible: str) 
         model=model.name,
         missing=tuple(missing),
         would_fit=tuple(_remedies(builder, whole.total, whole.weights, together, indivisible)),
+        excluded=excluded,
+    )
+
+
+def refuse_wire(request: PlanRequest, split: Candidate, excluded: tuple[Exclusion, ...]) -> Refusal:
+    """The refusal where machines would do, but not with a wire format that may be used."""
+    return Refusal(
+        model=request.model.name,
+        missing=(split.refused,),
+        would_fit=(f"split {split.title} with f32, which changes nothing",),
         excluded=excluded,
     )
 
@@ -94,7 +104,7 @@ def _smaller(builder: Builder, indivisible: str) -> str:
     for said, changed in freer.items():
         if changed == request:
             continue
-        easier = Builder(changed, builder.costs, builder.memory, builder.wire)
+        easier = Builder(changed, builder.costs, builder.memory)
         singles = [alone(easier, index) for index in range(len(easier.costs.nodes))]
         found = [single for single in singles if single is not None]
         if not found and not indivisible and (cut := splits(easier)):

@@ -1,12 +1,12 @@
 """What the planner is asked."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from meshllm_core.models.fit import AUTO_CONTEXT, MIN_CONTEXT, EngineSettings
 from meshllm_core.planner.memory import Windows, every_range
 from meshllm_core.planner.model import SplitModel
 from meshllm_core.planner.network import Network
+from meshllm_core.planner.wire import Wires, lossless
 
 TARGET_MS = 1000 / 30
 """Time per output token that is aimed at: 30 tokens a second."""
@@ -27,12 +27,13 @@ class PlanRequest:
     target_ms: float = TARGET_MS
     windows: Windows = every_range
     """Which stages give the model's own answers."""
-    wire: str = "auto"
-    verdicts: Mapping[str, str] = field(default_factory=dict)
-    """Codec -> verdict for this very file."""
-    override: bool = False
-    """Use the codec asked for although it is not proven."""
+    wires: Wires = lossless
+    """Which codec may be used between stages."""
     settings: EngineSettings = field(default_factory=EngineSettings)
+    idle_sequences: int = 0
+    """Sequences that the KV cache keeps beside one for each lane."""
+    indivisible: str = ""
+    """Why the model cannot be cut at all; empty if it can."""
 
     @property
     def contexts(self) -> tuple[int, ...]:

@@ -75,6 +75,8 @@ class Candidate:
     """None for one stage: nothing crosses."""
     proven: bool
     """Whether no better one with as many stages exists; False where the search had to leave some out."""
+    refused: str = ""
+    """Why no wire format may be used between its stages: it is never chosen then. Empty if one may."""
     reasons: tuple[str, ...] = ()
 
     @property

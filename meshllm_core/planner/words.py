@@ -77,6 +77,10 @@ def with_reasons(
     guessed = [stage.node for stage in candidate.stages if stage.node in assumed]
     if guessed and estimate.compute_ms is not None:
         said.append(f"the speed of {', '.join(guessed)} is not measured: taken for the slowest that is")
+    if candidate.wire is not None:
+        said.append(f"hidden states travel as {candidate.wire.note}")
+    if candidate.refused:
+        said.append(f"not allowed: {candidate.refused}")
     if not candidate.proven:
         said.append("not all arrangements were compared: a better one with as many stages may exist")
     return replace(candidate, reasons=tuple(said))
