@@ -21,7 +21,7 @@ class ExitCode(IntEnum):
     NODE = 6
     """No node runs here, one runs already, or a port is taken."""
     CHECK = 7
-    """`doctor` or `bench` found something that falls short."""
+    """`doctor`, `bench` or `package verify` found something that falls short."""
     MESH = 8
     """The mesh refused, could not be reached, or this node is in none."""
     INTERRUPTED = 130

@@ -88,20 +88,17 @@ def verify(folder: Folder, as_json: AsJson = False) -> None:
     from meshllm_core.models.package_folder import open_package, verify_package
 
     package = open_package(folder)
-    found = []
-    for path, problem in verify_package(package):
-        found.append({"path": path, "problem": problem})
-        if problem:
-            say(f"{clean(path)}: {clean(problem)}")
-    wrong = sum(bool(entry["problem"]) for entry in found)
+    found = list(verify_package(package))
+    wrong = [(path, problem) for path, problem in found if problem]
     if as_json:
-        emit_json({"identity": package.identity, "ok": not wrong, "files": found})
-    elif not wrong:
-        emit(f"{package.identity}: all {len(found)} files are as they must be.")
+        files = [{"path": path, "problem": problem} for path, problem in found]
+        emit_json({"identity": package.identity, "ok": not wrong, "files": files})
+    else:
+        for path, problem in wrong:
+            emit(f"{clean(path)}: {clean(problem)}")
+        emit(f"{len(found) - len(wrong)} of {len(found)} files are as they must be. id {package.identity}")
     if wrong:
-        if not as_json:
-            say(f"{wrong} of {len(found)} files are not as they must be.")
-        raise typer.Exit(ExitCode.MODEL)
+        raise typer.Exit(ExitCode.CHECK)
 
 
 @app.command()
@@ -159,7 +156,7 @@ def _manifest(package: str) -> "tuple[Manifest, str]":
     from meshllm_core.models import package_manifest as manifests
     from meshllm_core.models.package_folder import open_package
     from meshllm_core.models.package_refs import parse_source
-    from meshllm_core.models.packageopen_hub import read_manifest
+    from meshllm_core.models.package_hub import read_manifest
 
     found = parse_source(absolute(package))
     if isinstance(found, Path):

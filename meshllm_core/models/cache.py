@@ -162,7 +162,7 @@ class Cache:
         owner, _, name = repo.partition("/")
         return self.root / owner / name / content.hexdigest()[:16]
 
-    def find_layers(self, repo: str, revision: str, quant: str, file: str) -> CachedModel | None:
+    def find_layers(self, repo: str, quant: str, revision: str, file: str) -> CachedModel | None:
         """The layers that are here of what a hub reference means; None if there are none."""
         fitting = [
             model

@@ -20,10 +20,9 @@ from meshllm_core.models.package_fragment import (
     Role,
     count_layers,
     layer_role,
-    read_chunks,
 )
 from meshllm_core.models.package_probes import PROBES_NAME, GoldenProbes, encode_probes
-from meshllm_core.models.package_write import Cancelled, check_disk, write_plan
+from meshllm_core.models.package_write import check_disk, write_plan
 from meshllm_core.models.resolve import OnProgress, free_disk
 from meshllm_core.models.split import model_stem
 from meshllm_core.models.stage_source import local_files, open_source
@@ -59,7 +58,6 @@ def build_package(
     origin: Origin = Origin(),
     probes: GoldenProbes | None = None,
     on_progress: OnProgress = lambda done, total: None,
-    cancelled: Cancelled = lambda: False,
     disk_free: Callable[[Path], int] = free_disk,
 ) -> BuiltPackage:
     """Packages the model at `path` (any member of a split set) into the folder `target`, which must be new.
@@ -75,11 +73,11 @@ def build_package(
     plans = {role: fragments.plan(role, layers) for role in roles(layers)}
     total = sum(plan.size for plan in plans.values())
     check_disk(target.absolute().parent, total, f"The package of {source.name}", disk_free)
-    hashes = [_sha256(file, cancelled_by=cancelled) for file in facts.files]
+    hashes = [_sha256(file) for file in facts.files]
     # A name of its own, beside the target: what is renamed must be on the same disk.
     fresh = target.absolute().with_name(f".{target.name}.{secrets.token_hex(4)}{PARTIAL_SUFFIX}")
     try:
-        artifacts = _write_all(plans, fresh, on_progress, cancelled)
+        artifacts = _write_all(plans, fresh, on_progress)
         manifest = _manifest(artifacts, facts.files, hashes, facts.width, origin, created_at)
         data = manifests.encode_manifest(manifest)
         with storing(fresh):
@@ -101,7 +99,7 @@ def roles(layers: int) -> tuple[Role, ...]:
 
 
 def _write_all(
-    plans: dict[Role, GgufPlan], folder: Path, on_progress: OnProgress, cancelled: Cancelled
+    plans: dict[Role, GgufPlan], folder: Path, on_progress: OnProgress
 ) -> dict[Role, manifests.Artifact]:
     total, done = sum(plan.size for plan in plans.values()), 0
     artifacts = {}
@@ -111,7 +109,9 @@ def _write_all(
         def report(here: int, before: int = done) -> None:
             on_progress(before + here, total)
 
-        digest = write_plan(plan, folder / path, read_chunks, on_progress=report, cancelled=cancelled)
+        with storing(folder):
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            digest = write_plan(plan, folder / path, report)
         done += plan.size
         artifacts[role] = manifests.Artifact(
             path=path,
@@ -170,11 +170,9 @@ def _manifest(
     )
 
 
-def _sha256(file: Path, *, cancelled_by: Cancelled) -> str:
+def _sha256(file: Path) -> str:
     digest = hashlib.sha256()
     with file.open("rb") as stream:
         while chunk := stream.read(CHUNK):
-            if cancelled_by():
-                break
             digest.update(chunk)
     return digest.hexdigest()

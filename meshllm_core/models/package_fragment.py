@@ -1,8 +1,7 @@
 """Fragments of a layer package: which tensor belongs to which, and the exact bytes of each.
 
 A fragment is a GGUF v3 with the source's key/values copied raw and its tensors under their own, global names.
-Its bytes follow from the source alone, so a fragment that is cut out of a file at the hub is the same, to the
-last byte, as that of a package built from that file.
+Its bytes follow from the source alone: two machines that package one file make one and the same package.
 
     role        stage_index  tensors
     metadata    0            those that belong to every fragment
@@ -15,7 +14,7 @@ A tensor with none of these names (rope_freqs.weight, position_embd.weight …) 
 
 import re
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from meshllm_core.errors import ModelFileInvalid
@@ -32,9 +31,6 @@ SPLIT_KEYS = frozenset({"split.no", "split.count", "split.tensors.count"})
 """Keys that belong to a file of a split set, not to the model."""
 CHUNK = 1 << 20
 """Bytes that are held at a time."""
-
-Stream = Callable[[SourceFile, int, int], Iterator[bytes]]
-"""(file, offset, length) -> those bytes in parts. Raises a MeshError when they cannot be had."""
 
 _LAYER = re.compile(r"blk\.(\d{1,9})\..+|cache_.+_l(\d{1,9})")
 _EMBEDDINGS = frozenset({"token_embd.weight", "per_layer_token_embd.weight"})
@@ -99,9 +95,6 @@ class Copy:
     offset: int
     length: int
 
-    def __len__(self) -> int:
-        return self.length
-
 
 @dataclass(frozen=True)
 class GgufPlan:
@@ -120,28 +113,15 @@ class GgufPlan:
         """Bytes of the tensors, without padding."""
         return sum(tensor.nbytes for tensor in self.tensors)
 
-    def chunks(self, start: int, stream: Stream) -> Iterator[bytes]:
-        """The file's bytes from `start` on; `stream` gets those of tensors."""
-        at = 0
-        for part in (*self.head, *self.data):
-            length = part if isinstance(part, int) else len(part)
-            skip = max(0, start - at)
-            at += length
-            if skip >= length:
+    def chunks(self) -> Iterator[bytes]:
+        """The file's bytes, in parts of at most CHUNK but for the head. Raises what the source raises."""
+        yield from self.head
+        for part in self.data:
+            if isinstance(part, int):
+                yield bytes(part)
                 continue
-            match part:
-                case Copy(file, offset):
-                    yield from stream(file, offset + skip, length - skip)
-                case bytes():
-                    yield part[skip:]
-                case _:
-                    yield bytes(length - skip)
-
-
-def read_chunks(file: SourceFile, offset: int, length: int) -> Iterator[bytes]:
-    """Bytes of a file that is read at no cost for each time, as those of this disk."""
-    for at in range(offset, offset + length, CHUNK):
-        yield file.read(at, min(CHUNK, offset + length - at))
+            for at in range(0, part.length, CHUNK):
+                yield part.file.read(part.offset + at, min(CHUNK, part.length - at))
 
 
 class Fragments:
@@ -181,7 +161,7 @@ class Fragments:
         rest += bytes(-(len(start) + len(key_values) + len(rest)) % alignment)
         head = (start, key_values, rest)
         tensors = tuple(place.tensor for place in places)
-        return GgufPlan(head, tuple(_joined(data)), sum(map(len, head)) + offset, tensors)
+        return GgufPlan(head, tuple(data), sum(map(len, head)) + offset, tensors)
 
 
 def _key_values(source: StageSource) -> tuple[int, bytes]:
@@ -193,29 +173,6 @@ def _key_values(source: StageSource) -> tuple[int, bytes]:
     first = min(start for start, _ in kept)
     raw = source.files[0].read(first, max(end for _, end in kept) - first)
     return len(kept), b"".join(raw[start - first : end - first] for start, end in kept)
-
-
-def _joined(parts: list[Copy | int]) -> Iterator[Copy | int]:
-    """Neighbours in one file, with the padding between them, become one copy: one request instead of many."""
-    last: Copy | None = None
-    padding = 0
-    for part in parts:
-        if isinstance(part, int):
-            padding += part
-        elif last and last.file is part.file and last.offset + last.length + padding == part.offset:
-            last = Copy(last.file, last.offset, last.length + padding + part.length)
-            padding = 0
-        else:
-            yield from _present(last, padding)
-            last, padding = part, 0
-    yield from _present(last, padding)
-
-
-def _present(copy: Copy | None, padding: int) -> Iterator[Copy | int]:
-    if copy:
-        yield copy
-    if padding:
-        yield padding
 
 
 def _row(tensor: Tensor, offset: int) -> bytes:

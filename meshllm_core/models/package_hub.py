@@ -3,6 +3,7 @@
 In the cache a fragment has a name that we give it, never one that the manifest says.
 """
 
+import secrets
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -176,6 +177,11 @@ def install_manifest(listing: RemoteRepo, revision: str, maker: StageMaker) -> H
     for _, artifact in manifest.fragments():
         _check_listed(listing.repo, artifact, listed.get(artifact.path))
     folder = cache.layers_folder(listing.repo, manifests.identity(data))
+    with storing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        fresh = folder / f"{manifests.MANIFEST_NAME}.{secrets.token_hex(8)}.new"
+        fresh.write_bytes(data)
+        fresh.replace(folder / manifests.MANIFEST_NAME)
     earlier = cache.source(folder)
     cache.record_source(
         folder,
@@ -189,8 +195,7 @@ def install_manifest(listing: RemoteRepo, revision: str, maker: StageMaker) -> H
             bytes_total=sum(artifact.artifact_bytes for _, artifact in manifest.fragments()),
         ),
     )
-    with maker.holding(folder), storing(folder):
-        (folder / manifests.MANIFEST_NAME).write_bytes(data)
+    with maker.holding(folder):
         if PROBES_NAME in listed and not (folder / PROBES_NAME).exists():
             hub.download(
                 listing.repo,

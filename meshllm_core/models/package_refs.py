@@ -4,7 +4,6 @@ What names a model names its layers too; Mesh LLM also writes `hf://owner/repo:r
 """
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 from meshllm_core.errors import ModelNotFound
@@ -14,16 +13,13 @@ from meshllm_core.models.quants import known_quant
 from meshllm_core.models.refs import AutoRef, CatalogRef, DefaultRef, FileRef, HubRef, parse_ref
 
 _WITH_REVISION = re.compile(r"(hf://[^/:@\s]+/[^/:@\s]+):([^/:@\s]+)", re.IGNORECASE)
-_COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 def parse_source(text: str) -> Path | HubRef:
     """A path on this disk, or a place at the hub. Raises ModelNotFound."""
     colon = _WITH_REVISION.fullmatch(text.strip())
     if colon and known_quant(colon[2]) is None:
-        parsed = parse_ref(colon[1])
-        assert isinstance(parsed, HubRef)
-        return replace(parsed, revision=colon[2])
+        text = f"{colon[1]}@{colon[2]}"
     match parse_ref(text, catalog={entry.id for entry in catalog()}):
         case FileRef(path):
             return path
@@ -35,8 +31,3 @@ def parse_source(text: str) -> Path | HubRef:
             return embedded_model()
         case AutoRef():
             raise ModelNotFound("auto names no model to take layers from.", hint="Name the model.")
-
-
-def immutable(revision: str) -> bool:
-    """Whether a revision is a commit: what it names can never change."""
-    return _COMMIT.fullmatch(revision) is not None

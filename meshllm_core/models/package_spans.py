@@ -4,7 +4,6 @@ model.gguf.spans       the parts, one behind the other, in the order in which th
 model.gguf.spans.json  which parts they are; written after their bytes, so that no part is listed in vain
 """
 
-import hashlib
 import itertools
 import os
 from bisect import bisect_right
@@ -15,12 +14,12 @@ from typing import BinaryIO
 import msgspec
 
 from meshllm_core.errors import DownloadFailed
-from meshllm_core.models.package_fragment import CHUNK
 from meshllm_core.models.quants import RemoteFile
 from meshllm_core.models.ranges import Ranges
 from meshllm_core.models.stage_file import StageFile
 from meshllm_core.models.stage_source import SourceFile
 from meshllm_core.models.storage import storing
+from meshllm_core.models.transfer import Report
 
 SPANS_SUFFIX = ".spans"
 MAX_HEAD_BYTES = 256 << 20
@@ -38,7 +37,6 @@ Span = tuple[int, int]
 class _Part(msgspec.Struct, frozen=True):
     first: int
     end: int
-    sha256: str
 
 
 class _Index(msgspec.Struct, frozen=True):
@@ -114,16 +112,16 @@ class PartialFile:
 
         Raises DownloadFailed, HubUnreachable, StorageError; whole parts stay.
         """
-        done = 0
+        done, report = 0, Report(on_progress)
         for first, end in self.missing(_merged(self.missing(spans), NEAR)):
             for start in range(first, end, PART):
                 stop = min(end, start + PART)
                 for chunk_bytes in self._fetch_part(start, stop, cancelled):
                     done += chunk_bytes
-                    on_progress(done)
+                    report(done)
+        report(done, force=True)
 
     def _fetch_part(self, first: int, end: int, cancelled: Callable[[], bool]) -> Iterable[int]:
-        digest = hashlib.sha256()
         kept = sum(part.end - part.first for part in self._parts)
         with storing(self._data.parent):
             self._data.parent.mkdir(parents=True, exist_ok=True)
@@ -132,11 +130,10 @@ class PartialFile:
                 stream.truncate(kept)
                 for chunk in self.ranges.stream(first, end - first, cancelled=cancelled):
                     stream.write(chunk)
-                    digest.update(chunk)
                     yield len(chunk)
                 stream.flush()
                 os.fsync(stream.fileno())
-            self._parts.append(_Part(first, end, digest.hexdigest()))
+            self._parts.append(_Part(first, end))
             fresh = self._index.with_name(self._index.name + ".new")
             fresh.write_bytes(msgspec.json.encode(_Index(self.remote.size, tuple(self._parts))))
             fresh.replace(self._index)
@@ -163,20 +160,6 @@ class PartialFile:
         inside = all(0 <= first < end <= self.remote.size for first, end in ordered)
         whole = sum(end - first for first, end in ordered) <= here
         return index.parts if index.size == self.remote.size and apart and inside and whole else ()
-
-    def damaged_parts(self) -> tuple[Span, ...]:
-        """Parts whose bytes on this disk are no longer those that came."""
-        found = []
-        if self._parts:
-            with self._data.open("rb") as stream:
-                for part in self._parts:
-                    digest, left = hashlib.sha256(), part.end - part.first
-                    while left and (block := stream.read(min(CHUNK, left))):
-                        digest.update(block)
-                        left -= len(block)
-                    if digest.hexdigest() != part.sha256:
-                        found.append((part.first, part.end))
-        return tuple(found)
 
 
 def span_files(base: Path) -> tuple[Path, Path]:

@@ -1,72 +1,30 @@
-"""Writes a planned GGUF: whole under its own name, or not at all; goes on where an earlier try stopped."""
+"""Puts a planned GGUF on the disk; and looks beforehand whether the disk has room."""
 
 import hashlib
-import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
 
-from meshllm_core.errors import DownloadFailed, ModelFileInvalid, StorageError
-from meshllm_core.models.package_fragment import CHUNK, GgufPlan, Stream
-from meshllm_core.models.storage import PARTIAL_SUFFIX, storing
+from meshllm_core.errors import StorageError
+from meshllm_core.models.package_fragment import GgufPlan
+from meshllm_core.models.resolve import DISK_MARGIN
+from meshllm_core.models.transfer import Report
 from meshllm_core.models.units import show_bytes
 
-DISK_MARGIN = 256 << 20
-"""Bytes that stay free on the disk."""
 
-Progress = Callable[[int], None]
-"""Gets the bytes of the file that are there."""
-Cancelled = Callable[[], bool]
+def write_plan(plan: GgufPlan, target: Path, on_progress: Callable[[int], None]) -> str:
+    """Writes `plan` to `target`, whose folder is there; returns its SHA-256 in hex.
 
-
-def write_plan(
-    plan: GgufPlan, target: Path, stream: Stream, *, on_progress: Progress, cancelled: Cancelled
-) -> str:
-    """Writes `plan` to `target`; returns its SHA-256 in hex. What has been written stays for the next try.
-
-    Raises DownloadFailed when cancelled, StorageError, and what `stream` raises.
+    `on_progress` gets the bytes that are written, four times a second at most. Raises OSError and what the source raises.
     """
-    partial = target.with_name(target.name + PARTIAL_SUFFIX)
-    with storing(target.parent):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open("ab+") as file:
-            digest = _fill(plan, file, stream, on_progress, cancelled)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(target)
-    return digest
-
-
-def _fill(plan: GgufPlan, file: BinaryIO, stream: Stream, on_progress: Progress, cancelled: Cancelled) -> str:
-    done = _usable(plan, file)
-    digest = hashlib.sha256()
-    file.seek(0)
-    while left := done - file.tell():
-        digest.update(file.read(min(CHUNK, left)))
-    on_progress(done)
-    for chunk in plan.chunks(done, stream):
-        if cancelled():
-            raise DownloadFailed("It was cancelled.", hint="Start it again to go on from there.")
-        file.write(chunk)
-        digest.update(chunk)
-        done += len(chunk)
-        on_progress(done)
-    if done != plan.size:
-        raise ModelFileInvalid(
-            f"{file.name} became {done} bytes instead of {plan.size}.", hint="Start it again."
-        )
+    digest, done, report = hashlib.sha256(), 0, Report(on_progress)
+    with target.open("wb") as file:
+        for chunk in plan.chunks():
+            file.write(chunk)
+            digest.update(chunk)
+            done += len(chunk)
+            report(done)
+    report(done, force=True)
     return digest.hexdigest()
-
-
-def _usable(plan: GgufPlan, file: BinaryIO) -> int:
-    """Bytes of an earlier try that belong to this plan; others are dropped."""
-    done = file.seek(0, os.SEEK_END)
-    head = b"".join(plan.head)
-    file.seek(0)
-    known = file.read(min(done, len(head)))
-    if done > plan.size or known != head[: len(known)]:
-        done = file.truncate(0)
-    return done
 
 
 def check_disk(folder: Path, needed: int, what: str, disk_free: Callable[[Path], int]) -> None:

@@ -60,7 +60,7 @@ class Transfer:
         with storing(target.parent):
             target.parent.mkdir(parents=True, exist_ok=True)
             with partial.open("ab+") as stream:
-                digest = self._fill(file, stream, _Report(on_progress), cancelled)
+                digest = self._fill(file, stream, Report(on_progress), cancelled)
                 stream.flush()
                 os.fsync(stream.fileno())
             if digest != (file.sha256 or file.git_sha1 or digest):
@@ -72,7 +72,7 @@ class Transfer:
             partial.replace(target)
 
     def _fill(
-        self, file: RemoteFile, stream: BinaryIO, report: "_Report", cancelled: Callable[[], bool]
+        self, file: RemoteFile, stream: BinaryIO, report: "Report", cancelled: Callable[[], bool]
     ) -> str:
         """Appends what is missing; returns the hash of the whole."""
         done = stream.seek(0, os.SEEK_END)
@@ -134,7 +134,9 @@ class Transfer:
                 raise NoNewBytes("the connection ended early")
 
 
-class _Report:
+class Report:
+    """Hands progress on, four times a second at most."""
+
     def __init__(self, on_progress: Progress) -> None:
         self._on_progress = on_progress
         self._last = 0.0

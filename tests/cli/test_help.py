@@ -19,7 +19,10 @@ from tests.cli.conftest import COMMAND, Result, run_apart, run_here
 GOLDEN = Path(__file__).with_name("golden_help.txt")
 ELSEWHERE = {"bench"}
 """Commands whose options another test pins."""
-GROUPS = {"models": ("list", "show", "download", "prune", "recommended")}
+GROUPS = {
+    "models": ("list", "show", "download", "prune", "recommended"),
+    "package": ("build", "verify", "show", "fetch"),
+}
 
 Run = Callable[..., Result]
 

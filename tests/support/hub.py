@@ -10,6 +10,7 @@ import json
 import re
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -39,6 +40,12 @@ class Faults:
     """Sent in place of the true hash."""
     listed_sha256: str = ""
     """Listed in place of the true hash."""
+    content_range: str = ""
+    """Sent in place of the true Content-Range; {start}, {end} and {total} are filled in."""
+    extra_bytes: int = 0
+    """Sent behind each answer, and announced."""
+    encoding: str = ""
+    """Said to be the answer's Content-Encoding."""
 
 
 @dataclass
@@ -62,6 +69,8 @@ class LocalHub:
         self.requests: list[tuple[str, str, str]] = []
         """(method, path, Range header) in order."""
         self.authorizations: list[str] = []
+        self.served: Counter[str] = Counter()
+        """Bytes of content sent, by the token that the client showed."""
         self.address = ""
 
     def add(self, name: str, files: dict[str, bytes], **more: object) -> Repository:
@@ -184,10 +193,13 @@ class _Handler(BaseHTTPRequestHandler):
                 self._answer(416, b"", {"Content-Range": f"bytes */{total}"})
                 return
             status = 206
-            headers["Content-Range"] = f"bytes {start}-{end}/{total}"
+            said = faults.content_range or "bytes {start}-{end}/{total}"
+            headers["Content-Range"] = said.format(start=start, end=end, total=total)
         if faults.corrupt:
             data = data[:-1] + bytes([data[-1] ^ 1])
-        self._stream(status, data[start : end + 1], headers, body=body)
+        if faults.encoding:
+            headers["Content-Encoding"] = faults.encoding
+        self._stream(status, data[start : end + 1] + bytes(faults.extra_bytes), headers, body=body)
 
     def _stream(self, status: int, data: bytes, headers: dict[str, str], *, body: bool) -> None:
         faults = self.server.hub.faults
@@ -199,14 +211,17 @@ class _Handler(BaseHTTPRequestHandler):
         if not body:
             return
         limit = len(data)
+        client = self.headers.get("Authorization", "").removeprefix("Bearer ")
         if faults.cut_at < 1 and faults.cuts > 0:
             faults.cuts -= 1
             limit = int(limit * faults.cut_at)
             self.close_connection = True
         try:
             for at in range(0, limit, faults.chunk):
-                self.wfile.write(data[at : min(limit, at + faults.chunk)])
+                piece = data[at : min(limit, at + faults.chunk)]
+                self.wfile.write(piece)
                 self.wfile.flush()
+                self.server.hub.served[client] += len(piece)
                 if faults.seconds_per_chunk:
                     time.sleep(faults.seconds_per_chunk)
         except ConnectionError:

@@ -1,0 +1,104 @@
+"""`meshllm package`: built, checked, shown and fetched as a person would, from a hub on loopback."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from meshllm_core.errors import ExitCode
+from meshllm_core.paths import Paths
+from tests.cli.conftest import Result, write_config
+from tests.models.packages import LAYERS, files_of, tensors_of, write_model
+from tests.support.hub import LocalHub, serve_hub
+
+Run = Callable[..., Result]
+REPO = "owner/tiny-layers"
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return write_model(tmp_path / "tiny-F32.gguf")
+
+
+@pytest.fixture
+def folder(meshllm: Run, model: Path, tmp_path: Path) -> Path:
+    done = meshllm("package", "build", str(model), "--out", str(tmp_path / "package"), "--model-id", "tiny")
+    assert (done.code, done.out) == (0, f"{tmp_path / 'package'}\n"), done.err
+    assert f"{LAYERS} layers" in done.err
+    return tmp_path / "package"
+
+
+@pytest.fixture
+def hub(paths: Paths, folder: Path) -> Iterator[LocalHub]:
+    with serve_hub() as served:
+        served.add(REPO, files_of(folder))
+        write_config(paths, f'hub_endpoint = "{served.address}"')
+        yield served
+
+
+def test_verify_names_what_is_wrong(meshllm: Run, folder: Path) -> None:
+    sound = meshllm("package", "verify", str(folder))
+    assert (sound.code, sound.err) == (0, "") and "9 of 9 files" in sound.out
+    (folder / "layers/layer-002.gguf").write_bytes(b"GGUF")
+    (folder / "layers/layer-003.gguf").unlink()
+    broken = meshllm("package", "verify", str(folder))
+    assert broken.code == ExitCode.CHECK and "7 of 9 files" in broken.out
+    assert "layers/layer-002.gguf" in broken.out and "layers/layer-003.gguf is missing" in broken.out
+    listed = meshllm("package", "verify", str(folder), "--json")
+    assert listed.code == ExitCode.CHECK and listed.document["ok"] is False
+    wrong = [file["path"] for file in listed.document["files"] if file["problem"]]
+    assert wrong == ["layers/layer-002.gguf", "layers/layer-003.gguf"]
+    nothing = meshllm("package", "verify", str(folder / "layers"))
+    assert (nothing.code, nothing.out) == (ExitCode.MODEL, "")
+
+
+def test_show_is_the_same_from_the_disk_and_from_the_hub(meshllm: Run, folder: Path, hub: LocalHub) -> None:
+    here = meshllm("package", "show", str(folder), "--json").document
+    assert here == meshllm("package", "show", f"hf://{REPO}", "--json").document
+    assert here["manifest"]["model_id"] == "tiny"
+    assert here["bytes_total"] == sum(len(d) for n, d in files_of(folder).items() if n.endswith(".gguf"))
+    text = meshllm("package", "show", str(folder), "--layers", "1:3").out
+    assert "layer-005" in text and "Layers 1 to 2 are a download of" in text
+
+
+def test_fetch_gets_what_show_said(meshllm: Run, folder: Path, hub: LocalHub, model: Path) -> None:
+    said = meshllm("package", "show", f"hf://{REPO}", "--layers", "0:2", "--json").document["fetch"]
+    fetched = meshllm("package", "fetch", f"hf://{REPO}", "--layers", "0:2", "--json").document
+    assert (
+        tensors_of(Path(fetched["file"]))["blk.1.attn_q.weight"] == tensors_of(model)["blk.1.attn_q.weight"]
+    )
+    assert (fetched["shape"]["start"], fetched["shape"]["end"], fetched["id"]) == (0, 2, "tiny")
+    # Beside the fragments the head of the output comes, with the norm that every stage keeps.
+    assert said["bytes_least"] < fetched["downloaded"] < said["bytes_most"] + 100_000
+    again = meshllm("package", "fetch", f"hf://{REPO}", "--layers", "0:2")
+    assert "0 bytes were fetched" in again.err
+    (row,) = [m for m in meshllm("models", "list", "--json").document["models"] if m["kind"] == "layers"]
+    assert (row["id"], row["complete"]) == ("tiny", False)
+    assert "some layers" in meshllm("models", "list").out
+    assert meshllm("models", "prune").out == ""
+    assert "removed" in meshllm("models", "prune", "tiny").out
+    assert not Path(fetched["file"]).exists()
+
+
+@pytest.mark.parametrize("layers", ["", "3", "a:b", "2:99", "3:2", "-1:2", "1:2:3", "٣:٤"])
+def test_ranges_that_are_none(meshllm: Run, folder: Path, layers: str) -> None:
+    for command in ("fetch", "show"):
+        done = meshllm("package", command, str(folder), f"--layers={layers}")
+        if command == "show" and not layers:
+            continue
+        assert done.code in (ExitCode.USAGE, ExitCode.MODEL) and done.out == ""
+
+
+def test_build_does_not_touch_what_is_there(meshllm: Run, folder: Path, model: Path) -> None:
+    before = files_of(folder)
+    done = meshllm("package", "build", str(model), "--out", str(folder))
+    assert (done.code, done.out) == (ExitCode.USAGE, "") and "exists already" in done.err
+    assert files_of(folder) == before
+    absent = meshllm("package", "build", str(model) + "x.gguf", "--out", str(folder) + "2")
+    assert absent.code == ExitCode.MODEL
+
+
+def test_a_repository_without_a_package(meshllm: Run, hub: LocalHub, model: Path) -> None:
+    hub.add("owner/plain-GGUF", {"plain-F32.gguf": model.read_bytes()})
+    done = meshllm("package", "show", "hf://owner/plain-GGUF")
+    assert (done.code, done.out) == (ExitCode.MODEL, "") and "no package of layers" in done.err
