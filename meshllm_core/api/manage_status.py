@@ -3,6 +3,7 @@
 from urllib.parse import urlsplit
 
 from meshllm_core.api.manage_mesh_status import available_models, mesh_status, peer_status
+from meshllm_core.api.manage_split_status import BACKEND, splits_of, stages_of
 from meshllm_core.api.schema import (
     GpuStatus,
     Health,
@@ -10,12 +11,9 @@ from meshllm_core.api.schema import (
     RuntimeStatus,
     ServingHealth,
     ServingStatus,
-    StageStatus,
     Status,
 )
-from meshllm_core.state.snapshot import ModelView, NodeSnapshot
-
-BACKEND = "llama.cpp"
+from meshllm_core.state.snapshot import NodeSnapshot
 
 _WORDS = {
     "starting": "Starting",
@@ -50,7 +48,10 @@ def status_of(snapshot: NodeSnapshot) -> Status:
         is_client=mesh is not None and mesh.role == "client",
         llama_ready=bool(serving),
         runtime=RuntimeStatus(
-            backend=BACKEND, models=snapshot.models, stages=tuple(_stage(view) for view in snapshot.models)
+            backend=BACKEND,
+            models=snapshot.models,
+            stages=stages_of(snapshot),
+            splits=splits_of(snapshot),
         ),
         models=tuple(str(view.id) for view in snapshot.models),
         serving_models=serving,
@@ -107,32 +108,20 @@ def serving_status(snapshot: NodeSnapshot) -> ServingStatus:
     return "unhealthy" if statuses == {"failed"} else "starting"
 
 
-def _stage(view: ModelView) -> StageStatus:
-    return StageStatus(
-        stage_id=f"{view.id}/0",
-        stage_index=0,
-        model_id=view.id,
-        backend=BACKEND,
-        source_model_path=view.path,
-        source_model_bytes=view.file_bytes,
-        layer_start=0,
-        layer_end=view.layers,
-        state=view.status,
-        ctx_size=view.context,
-        lane_count=view.lanes,
-        selected_device=view.device,
-        error=view.error,
-    )
-
-
 def _sentence(snapshot: NodeSnapshot, serving: tuple[str, ...]) -> str:
     words = _WORDS[snapshot.node_state]
     if snapshot.node_state == "serving":
         return f"{words} {', '.join(serving)}"
     if snapshot.node_state == "loading":
         return f"{words} {', '.join(v.id for v in snapshot.models if v.status not in ('ready', 'failed'))}"
-    failed = [view.id for view in snapshot.models if view.status == "failed"]
-    return f"Running; {', '.join(failed)} failed" if failed and snapshot.node_state == "standby" else words
+    if snapshot.node_state != "standby":
+        return words
+    parts = []
+    if hosted := len(snapshot.hosted_stages):
+        parts.append(f"computes {hosted} stage{'s' if hosted > 1 else ''} of other machines' models")
+    if failed := [view.id for view in snapshot.models if view.status == "failed"]:
+        parts.append(f"{', '.join(failed)} failed")
+    return "; ".join(("Running", *parts)) if parts else words
 
 
 def _inflight(snapshot: NodeSnapshot) -> int:

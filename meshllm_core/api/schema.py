@@ -16,8 +16,9 @@ from meshllm_core.api.schema_mesh import (
     PublicArguments,
     RevokeArguments,
 )
+from meshllm_core.api.schema_split import LockPath, SplitStatus, StageStatus, WireDtype
 from meshllm_core.state.mesh_events import InviteRow, Publication
-from meshllm_core.state.snapshot import ModelStatus, ModelView, NodeState, RefusalView
+from meshllm_core.state.snapshot import ModelView, NodeState, RefusalView
 
 __all__ = [
     "ACTIONS",
@@ -32,10 +33,12 @@ __all__ = [
     "RuntimeStatus",
     "ServingHealth",
     "ServingStatus",
+    "SplitStatus",
     "StageStatus",
     "Status",
     "StopArguments",
     "UnloadArguments",
+    "WireDtype",
 ]
 
 ServingStatus = Literal["healthy", "degraded", "starting", "idle", "unhealthy"]
@@ -79,31 +82,15 @@ class GpuStatus(msgspec.Struct, frozen=True, kw_only=True):
     free_vram_bytes: int
 
 
-class StageStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of layers that this node computes; a model that is here as a whole is one stage."""
-
-    stage_id: str
-    stage_index: int
-    model_id: str
-    backend: str
-    source_model_path: str
-    source_model_bytes: int
-    layer_start: int
-    layer_end: int
-    """One past the last layer; 0 until the model's file has been read."""
-    state: ModelStatus
-    ctx_size: int
-    lane_count: int
-    selected_device: str
-    error: str
-
-
 class RuntimeStatus(msgspec.Struct, frozen=True, kw_only=True):
     """What computes on this node."""
 
     backend: str
     models: tuple[ModelView, ...]
     stages: tuple[StageStatus, ...]
+    """One for each whole model, one for each stage of a split model, one for each stage for others."""
+    splits: tuple[SplitStatus, ...]
+    """The models that this node spread over machines."""
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,6 +161,18 @@ class LoadArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Tokens one request may use; 0 chooses; absent takes the node's setting."""
     lanes: Annotated[int, msgspec.Meta(ge=1, le=64)] | None = None
     """Requests computed at the same time; absent takes the node's setting."""
+    split: bool | None = None
+    """Spread it over the mesh's machines where no machine holds it alone."""
+    wire_dtype: WireDtype | None = None
+    """Format of the rows between stages; absent is auto."""
+    split_topology_lock: LockPath | None = None
+    """A file on the node's machine that fixes which node computes which layers."""
+
+    def __post_init__(self) -> None:
+        """What is about a split is not ignored where there is none."""
+        for name in ("wire_dtype", "split_topology_lock"):
+            if getattr(self, name) is not None and not self.split:
+                raise ValueError(f"the field `{name}` means something only where `split` is true")
 
 
 class UnloadArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
