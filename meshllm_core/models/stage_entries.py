@@ -135,7 +135,8 @@ def _defaults(rules: StageRules, shape: StageShape, own: dict[str, bytes]) -> No
         case "deepseek2":
             sigmoid = rules.layers in (47, 48) and rules.source.vocabulary == 154880
             give("expert_gating_func", 2 if sigmoid else 1)
-            give("attention.q_lora_rank", 0)
+            if rules.lite:
+                own[f"{prefix}attention.q_lora_rank"] = number_entry(f"{prefix}attention.q_lora_rank", 0)
         case "gemma4" if shape.window_end <= rules.shared_from < rules.layers:
             own[f"{prefix}attention.shared_kv_layers"] = number_entry(
                 f"{prefix}attention.shared_kv_layers", 0

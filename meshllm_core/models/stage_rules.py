@@ -47,6 +47,8 @@ class StageShape(msgspec.Struct, frozen=True, kw_only=True):
     """Tensor that holds the rows for the next stage; empty: this is the last stage."""
     rollback: bool = True
     """Whether positions can be taken back one by one. If not, a sequence stays with its stage."""
+    looked_up: bool = False
+    """Whether the first stage may get rows of the token embedding instead of tokens."""
     snapshots: bool = False
     """Whether the tail of the last batch can be taken back although `rollback` is False."""
 
@@ -114,6 +116,14 @@ class StageRules:
         """Whether token ids travel with the rows."""
         return self.rule.tokens == "true"
 
+    @property
+    def lookup_scale(self) -> float | None:
+        """What llama.cpp multiplies the embeddings of tokens by, and rows that come in not; None where
+        tokens do more than to choose a row, so that only tokens will do."""
+        if self.rule.tokens != "rows":
+            return None
+        return self.source.width**0.5 if self.architecture in ("gemma3", "gemma4") else 1.0
+
     def shape(self, start: int, end: int) -> StageShape:
         """The stage of layers [start, end). Raises CutRefused naming the nearest legal cut."""
         if not 0 <= start < end <= self.layers:
@@ -143,6 +153,7 @@ class StageRules:
             restore="" if not enters or front else rule.restore,
             leaves=leaves,
             rollback=self.rollback,
+            looked_up=not enters and self.lookup_scale is not None,
             snapshots=self.architecture in SNAPSHOTS,
         )
 
@@ -172,10 +183,15 @@ class StageRules:
         if self.architecture == "deepseek4" and keys.number("hash_layer_count", 0):
             return replace(rule, tokens="true")
         if self.architecture == "deepseek2":
-            lite = self.layers in rule.bad_lengths or (self.layers == 48 and self.source.vocabulary == 128256)
             also = frozenset((48,)) if self.source.vocabulary == 128256 else frozenset[int]()
-            return replace(rule, bad_lengths=frozenset[int]() if lite else rule.bad_lengths | also)
+            return replace(rule, bad_lengths=frozenset[int]() if self.lite else rule.bad_lengths | also)
         return rule
+
+    @property
+    def lite(self) -> bool:
+        """Whether llama.cpp takes the model for a DeepSeek-V2 Lite, by its size alone."""
+        size = (self.layers, self.source.vocabulary)
+        return self.architecture == "deepseek2" and (size[0] in (26, 27) or size == (48, 128256))
 
     @cached_property
     def shared_from(self) -> int:
@@ -259,9 +275,9 @@ class StageRules:
         if rule.beyond_dense:
             lead = keys.number("leading_dense_block_count", 0)
             found.append(lambda first, last: last > lead)
-        if rule.ratio:
+        if rule.every_ratio:
             ratios = keys.per_layer("attention.compress_ratios", self.layers, (0,) * self.layers)
-            found.append(lambda first, last: rule.ratio in ratios[first:last])
+            found.append(lambda first, last: set(ratios) - {0} <= set(ratios[first:last]))
         if self.architecture == "llama4":
             # It looks for the layers without rotary positions, each fourth one, and needs to find one.
             found.append(lambda first, last: any(layer % 4 == 3 for layer in range(first, last)))

@@ -40,8 +40,8 @@ class Rule:
     """A window holds a recurrent layer and an attention layer."""
     beyond_dense: bool = False
     """A window holds a layer beyond the leading dense ones."""
-    ratio: int = 0
-    """Not 0: a window holds a layer of this compression ratio."""
+    every_ratio: bool = False
+    """A window holds a layer of every compression ratio that the model has."""
     starts: str = ""
     """The per-layer key that must be 1 where a stage begins."""
     last_start: int = 0
@@ -119,7 +119,7 @@ RULES: dict[str, Rule] = {
     "baichuan": Rule(whole_at=frozenset((32, 40))),
     "bloom": Rule(hook="inp_norm-0"),
     "deepseek2": Rule(bad_lengths=frozenset((26, 27))),
-    "deepseek4": Rule(hook="hc_init", tokens="any", ratio=4, streams=4, leaves="l_last-{layer}"),
+    "deepseek4": Rule(hook="hc_init", tokens="any", every_ratio=True, streams=4, leaves="l_last-{layer}"),
     "ernie4_5-moe": Rule(period_key="interleave_moe_layer_step"),
     "exaone4": Rule(whole_at=frozenset((64,))),
     "gemma": Rule(hook="inp_scaled"),

@@ -42,11 +42,11 @@ class StageRunner:
         self.shape = self._read_shape()
         self.tap = Tap(self.shape)
         self._snapshots = snapshots if self.shape.snapshots else 0
-        self._handle = api.llama_init_from_model(self.model.handle, self._params(spec))
-        if not self._handle:
+        self.handle = api.llama_init_from_model(self.model.handle, self._params(spec))
+        if not self.handle:
             self.model.close()
             raise EngineError("There is not enough memory for the stage's KV cache and compute buffers.")
-        self._memory = api.llama_get_memory(self._handle)
+        self._memory = api.llama_get_memory(self.handle)
         self.capacity = spec.batch
         """Positions of one step at most."""
         self.sequences = spec.lanes + spec.prefix_slots
@@ -146,12 +146,7 @@ class StageRunner:
     @property
     def cells(self) -> int:
         """Cells of the KV cache, for all sequences together."""
-        return int(api.llama_n_ctx(self._handle))
-
-    def share(self, source: int, target: int, end: int) -> None:
-        """Let `target` see positions [0, end) of `source`; the cells are shared, not copied."""
-        api.llama_memory_seq_rm(self._memory, target, -1, -1)
-        api.llama_memory_seq_cp(self._memory, source, target, 0, end)
+        return int(api.llama_n_ctx(self.handle))
 
     # Steps ----------------------------------------------------------------------------------
 
@@ -201,6 +196,8 @@ class StageRunner:
             problem = f"a sequence that is none of the {self.sequences}"
         elif rows is not None and rows.shape != (count, width):
             problem = f"rows of shape {rows.shape} instead of {(count, width)}"
+        elif rows is not None and self.shape.first and not self.shape.looked_up:
+            problem = "rows, and begins with tokens"
         elif rows is None and not self.shape.first:
             problem = "no hidden rows"
         elif tokens is None and (self.shape.sideband or rows is None):
@@ -241,7 +238,7 @@ class StageRunner:
             tokens = None
         self.tap.begin(count, rows)
         batch = self._batch.fill(tokens, None if hooked else rows, positions, sequences, marked)
-        code = int(api.llama_decode(self._handle, batch))
+        code = int(api.llama_decode(self.handle, batch))
         if code:
             raise EngineError(
                 "The stage's KV cache is full." if code == 1 else f"llama_decode failed with code {code}.",
@@ -268,12 +265,12 @@ class StageRunner:
 
     def logits_address(self, index: int) -> int:
         """Address of the f32 logits [n_vocab] of the last step's position `index`."""
-        pointer = api.llama_get_logits_ith(self._handle, index)
+        pointer = api.llama_get_logits_ith(self.handle, index)
         if not pointer:
             raise EngineError(f"There are no logits for batch index {index}.")
         return int(ctypes.addressof(pointer.contents))
 
     def close(self) -> None:
         """Free cache, buffers and weights."""
-        api.llama_free(self._handle)
+        api.llama_free(self.handle)
         self.model.close()
