@@ -19,7 +19,7 @@ run: it takes a higher incarnation, pings everybody at once, and the shell dials
 **Tombstones.** A DEATH or DEPARTURE stays as long as the announcement that it ends (longer than any
 gossip lives), so no late copy brings a node back: only a higher incarnation or a link to it does.
 
-**Spreading.** What is stored is offered as a 16-byte digest to all linked peers, at once or within
+**Spreading.** What is stored is offered as a 16-byte digest to all linked peers, within
 100 ms; who lacks it asks one of them, so a body crosses a link once. An announcement in which only
 figures changed rides on pings instead, and is asked for from whichever neighbour had least to do. Own
 small urgent records are pushed, and in a small mesh own announcements. Pings carry two hashes over
@@ -336,7 +336,7 @@ class Gossip:
     def _urgency(self, peer: NodeId, record: Record) -> Urgency:
         """An announcement with new figures only waits for a ping, and so does one that all heard directly."""
         if record.kind in (RecordKind.DEATH, RecordKind.DEPARTURE):
-            return "now"
+            return "urgent"
         held = self._store.get(digest_key(record))
         if record.kind is not RecordKind.ANNOUNCEMENT or held is None:
             return "soon"

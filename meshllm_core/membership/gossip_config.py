@@ -58,7 +58,9 @@ class GossipConfig:
     collect: float = 2.0
     """New figures of a member are asked for so long after they were offered, from one of those who did."""
     batch: float = 0.1
-    """News waits so long for other news."""
+    """News waits so long for other news …"""
+    batch_urgent: float = 0.03
+    """… and that of a death or a departure: when many fall out at once, it is not told one by one."""
     differ: float = 3.0
     """Two nodes that hold different records for so long compare them bucket by bucket."""
     differ_large: float = 300.0

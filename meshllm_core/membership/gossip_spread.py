@@ -13,8 +13,8 @@ from meshllm_core.membership.store import RecordStore, digest_key
 from meshllm_core.wire import gossip as wire
 from meshllm_core.wire.gossip import Buckets, Digests, GossipMessage, Item, Offer, Records, Want
 
-Urgency = Literal["now", "soon", "later"]
-"""At the next drain; after `batch` seconds; with the next ping."""
+Urgency = Literal["urgent", "soon", "later"]
+"""After `batch_urgent` seconds; after `batch`; with the next ping."""
 
 REFUSED_KEPT = 1024
 RECONCILE_SECONDS = 2.0
@@ -93,7 +93,10 @@ class Spread:
             if peer != without:
                 lane.offer(key, urgency != "later")
         if urgency != "later":
-            self._flush_at = min(self._flush_at, now if urgency == "now" else now + self._desk.config.batch)
+            config = self._desk.config
+            self._flush_at = min(
+                self._flush_at, now + (config.batch_urgent if urgency == "urgent" else config.batch)
+            )
 
     def push(self, record: Record, peers: Iterable[NodeId]) -> None:
         """Sends a small record unasked."""

@@ -60,7 +60,7 @@ class Liveness:
         self._retries = Retries(desk)
         self._watches: dict[NodeId, Watch] = {}
         self._verdicts: dict[NodeId, float] = {}
-        """Of suspects that are not watched."""
+        """Of suspects that are not watched; in the order in which they fall due."""
         self._hearsay = Hearsay(desk, self.peers, self._ended)
         self._found: dict[NodeId, float] = {}
         """When this node found it dead …"""
@@ -223,9 +223,10 @@ class Liveness:
         if self._stale:
             self._choose_watches()
         for node, watch in list(self._watches.items()):
-            self._attend(node, watch, self.peers[node])
-        for node in [node for node, due in self._verdicts.items() if due <= now]:
-            del self._verdicts[node]
+            if watch.may_be_due(now, self._desk.config):
+                self._attend(node, watch, self.peers[node])
+        while self._verdicts and next(iter(self._verdicts.values())) <= now:
+            del self._verdicts[node := next(iter(self._verdicts))]
             state = self.peers[node]
             if state.status == "suspect" and node not in self._watches:
                 self._become(node, state, "down" if self._ended(node, state) else "alive")
@@ -241,9 +242,11 @@ class Liveness:
         if self._stale:
             return self._desk.now
         due = min(self._sweep_at, self._indirect.deadline())
-        due = min(due, min(self._verdicts.values(), default=due))
+        if self._verdicts:
+            due = min(due, next(iter(self._verdicts.values())))
         for node, watch in self._watches.items():
-            due = min(due, watch.due(self.peers[node], self._desk.config))
+            if watch.may_be_due(due, self._desk.config):
+                due = min(due, watch.due(self.peers[node], self._desk.config))
         return due
 
     def wanted(self) -> list[NodeId]:
@@ -384,8 +387,7 @@ class Liveness:
         return [node for node, state in states if state.linked and state.status == "alive"]
 
     def _helper(self, node: NodeId, state: PeerState) -> Iterable[NodeId]:
-        through = self.peers.get(state.heard_through) if state.heard_through else None
-        if state.heard_through and through is not None and through.linked and through.status == "alive":
+        if state.heard_through in self._linked_alive():
             return (state.heard_through,)
         return self._helpers(node)[:1]
 

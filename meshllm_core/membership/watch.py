@@ -57,6 +57,10 @@ class Watch:
             return FOREVER
         return max(state.last_heard, self.vouched, self.since) + config.silence
 
+    def may_be_due(self, when: float, config: GossipConfig) -> bool:
+        """False where `due` is certainly later: that is asked for each peer at each message."""
+        return self.next_ping <= when or self.verdict <= when or self.unanswered >= config.misses
+
     def due(self, state: PeerState, config: GossipConfig) -> float:
         """When there is something to do about it."""
         if state.status == "left":

@@ -173,9 +173,8 @@ def main() -> None:
     run.kill()
     run.leave()
     run.freeze(options.freeze)
-    run.part(options.partition, 0.5)
-    run.part(options.partition, 0.0)
     run.loss(options.loss, 60)
+    run.part(options.partition, 0.0)
     run.part(options.partition, 0.5)
 
 
