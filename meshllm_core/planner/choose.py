@@ -1,5 +1,6 @@
 """One machine where that is possible; else the fewest stages, and then the best chain of so many."""
 
+from bisect import bisect_left
 from dataclasses import dataclass
 
 from meshllm_core.planner.build import Builder
@@ -70,36 +71,35 @@ def _fewest(search: Search) -> tuple[int, Outcome, bool] | None:
 
 
 def _most_lanes(builder: Builder, context: int, stages: int, proven: bool) -> Splits:
-    lanes = builder.request.lane_counts[-1]
-    for more in builder.request.lane_counts[:-1]:
-        if builder.search(context, more).best(stages).chains:
-            lanes = more
-            break
+    counts = builder.request.lane_counts
+    fits = (bool(builder.search(context, count).best(stages).chains) for count in counts)
+    lanes = next((count for count, fitting in zip(counts, fits, strict=True) if fitting), counts[-1])
     return _handed_out(builder, context, lanes, stages, proven)
 
 
 def _by_latency(builder: Builder) -> Splits | None:
     """The least demand shows how few stages can do and how fast; then as much context as costs no speed."""
     request = builder.request
-    context, lanes = request.contexts[-1], request.lane_counts[-1]
-    least = builder.search(context, lanes)
-    found = _fewest(least)
+    lanes = request.lane_counts[-1]
+    found = _fewest(builder.search(request.contexts[-1], lanes))
     if found is None:
         return None
     stages, outcome, proven = found
-    limit = outcome.chains[0].cost * EQUAL
-    target = request.target_ms * 1e6
+    limit = int(outcome.chains[0].cost * EQUAL)
+    target = int(request.target_ms * 1e6)
     if builder.costs.compute_known and outcome.chains[0].cost <= target:
         limit = min(limit, target)
-    wishes = [(length, count) for length in request.contexts for count in request.lane_counts]
-    for length, count in wishes[:-1]:
+
+    def affordable(length: int, count: int) -> bool:
         search = builder.search(length, count)
-        if search.fewest() > stages:
-            continue
-        larger = search.best(stages)
-        if larger.chains and larger.chains[0].cost <= limit:
-            context, lanes = length, count
-            break
+        return search.fewest() <= stages and search.within(stages, limit)
+
+    # More takes more memory, so what is affordable comes last in both lists, as `least` is.
+    contexts, counts = request.contexts, request.lane_counts
+    if affordable(contexts[0], counts[0]):
+        return _handed_out(builder, contexts[0], counts[0], stages, proven)
+    context = contexts[bisect_left(contexts[:-1], True, key=lambda length: affordable(length, lanes))]
+    lanes = counts[bisect_left(counts[:-1], True, key=lambda count: affordable(context, count))]
     return _handed_out(builder, context, lanes, stages, proven)
 
 

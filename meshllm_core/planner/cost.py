@@ -67,6 +67,9 @@ class Costs:
         return Estimate(
             network_ms=sum(ways) if known else None,
             hops_ms=tuple(ways) if known else (),
+            guessed=tuple(
+                (*pair, self.hops[pair].how) for pair in crossed if self.hops[pair].how != "measured"
+            ),
             transfer_ms=sum(_transfer_ms(self.hops[pair], row) for pair in pairwise(names)),
             compute_ms=compute,
             overhead_ms=self.network.hop_overhead_ms * len(crossed),

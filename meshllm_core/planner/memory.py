@@ -166,16 +166,15 @@ def _kinds(model: SplitModel) -> tuple[Matrix, list[tuple[int, int]]]:
         (heads, int(cache.windowed), cache.state_bytes)
         for heads, cache in zip(facts.heads[:layers], facts.caches[:layers], strict=True)
     ]
-    columns = np.array(marks, dtype=np.int64)
-    highest = np.zeros((layers + 1, layers + 1, 3), dtype=np.int64)
+    # Each mark by its rank among those of its column, so that a kind is one small number.
+    columns = np.stack([np.unique(column, return_inverse=True)[1] for column in zip(*marks, strict=True)])
+    highest = np.zeros((3, layers + 1, layers + 1), dtype=np.int64)
     for first in range(layers):
-        highest[first, first + 1 :] = np.maximum.accumulate(columns[first:], axis=0)
-    kind = np.zeros((layers + 1, layers + 1), dtype=np.int64)
-    ranges: list[tuple[int, int]] = []
-    flat = {tuple(row) for row in np.unique(highest[np.triu_indices(layers + 1, 1)], axis=0)}
-    for row in sorted(flat):
-        same = np.triu((highest == row).all(axis=2), 1)
-        kind[same] = len(ranges)
-        first, end = np.argwhere(same)[0]
-        ranges.append((int(first), int(end)))
+        highest[:, first, first + 1 :] = np.maximum.accumulate(columns[:, first:], axis=1)
+    code = (highest[0] * layers + highest[1]) * layers + highest[2]
+    above = np.triu_indices(layers + 1, 1)
+    _, examples, inverse = np.unique(code[above], return_index=True, return_inverse=True)
+    kind = np.zeros_like(code)
+    kind[above] = inverse
+    ranges = [(int(above[0][place]), int(above[1][place])) for place in examples]
     return kind, ranges

@@ -2,10 +2,12 @@
 
 from dataclasses import replace
 
-from meshllm_core.models.fit import RESERVE_FRACTION
+from meshllm_core.models.fit import MIB, RESERVE_FRACTION
 from meshllm_core.models.units import show_bytes
 from meshllm_core.planner.build import Builder
 from meshllm_core.planner.choose import alone, splits
+from meshllm_core.planner.cost import costs_of
+from meshllm_core.planner.network import PlanNode
 from meshllm_core.planner.request import PlanRequest
 from meshllm_core.planner.result import Candidate, Exclusion, Refusal
 
@@ -74,11 +76,11 @@ def _remedies(builder: Builder, needed: int, weights: int, together: int, indivi
         ways.append(smaller)
     rooms = [node.room for node in builder.costs.nodes]
     missing = needed - max(rooms, default=0) if indivisible else needed - together
-    if missing > 0:
+    if indivisible and missing > 0:
         size = show_bytes(int(missing / (1 - RESERVE_FRACTION)))
-        more = f"{size} more free memory"
-        where = "on one machine" if indivisible else f"or one more machine with {size} free"
-        ways.append(f"{more} {where}")
+        ways.append(f"{size} more free memory on one machine")
+    if not indivisible:
+        ways.append(f"one more machine with {show_bytes(_one_more(builder, missing))} free")
     available = max(rooms, default=0) if indivisible else together
     left = available - (needed - weights)
     if 0 < left < weights:
@@ -91,6 +93,21 @@ def _remedies(builder: Builder, needed: int, weights: int, together: int, indivi
         if node.excluded and node.room
     ]
     return ways or ["a smaller model"]
+
+
+def _one_more(builder: Builder, missing: int) -> int:
+    """Bytes that must be free on a further machine: tried out, as its stage brings buffers of its own."""
+    request = builder.request
+    most = builder.memory.stage(0, request.model.layers, request.contexts[-1], request.lane_counts[-1]).total
+    free = int(max(missing, most // request.model.layers) / (1 - RESERVE_FRACTION))
+    while free * (1 - RESERVE_FRACTION) < most:
+        further = PlanNode("one more machine", free)
+        costs = costs_of(request.model, request.network, (*builder.costs.nodes, further))
+        search = Builder(request, costs, builder.memory).search(request.contexts[-1], request.lane_counts[-1])
+        if any(search.best(stages).chains for stages in range(search.fewest(), search.most() + 1)):
+            break
+        free += max(MIB, free // 10)
+    return free
 
 
 def _smaller(builder: Builder, indivisible: str) -> str:

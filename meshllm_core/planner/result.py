@@ -38,6 +38,8 @@ class Estimate:
     """One-way latencies along the path and back to the driver."""
     hops_ms: tuple[float, ...]
     """Each of them in order, those between different machines only."""
+    guessed: tuple[tuple[str, str, str], ...]
+    """Hops that were not measured: from, to, and how they are known (relayed, assumed, unknown)."""
     transfer_ms: float
     """Sending the hidden states through links whose bandwidth is known."""
     compute_ms: float | None

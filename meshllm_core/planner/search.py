@@ -19,7 +19,7 @@ FEW = 6
 """Among so many machines nothing is ever dropped."""
 KEPT = 192
 """Columns kept per step: more than FEW machines ever have."""
-EFFORT = 192
+EFFORT = 160
 """Columns computed for all steps of one search together, where there are more machines."""
 
 
@@ -89,6 +89,7 @@ class Search:
 
     def __init__(self, problem: Problem) -> None:
         self._p = problem
+        self._layers = problem.layers
         spans = np.arange(problem.layers + 1, dtype=np.int16)
         lengths = problem.fits * np.maximum(spans[None, :] - spans[:, None], 0)
         self._capacity = [int(capacity) for capacity in lengths.max(axis=(1, 2))]
@@ -114,7 +115,7 @@ class Search:
 
     def fewest(self) -> int:
         """Fewer stages than this cannot hold the model; more than the machines if no number can."""
-        left = self._p.layers
+        left = self._layers
         for count, capacity in enumerate(sorted(self._capacity, reverse=True), 1):
             left -= capacity
             if left <= 0:
@@ -123,7 +124,7 @@ class Search:
 
     def most(self) -> int:
         """No more stages than this are possible: each takes a machine and a layer."""
-        return min(len(self._usable), self._p.layers)
+        return min(len(self._usable), self._layers)
 
     def best(self, stages: int, count: int = 1) -> Outcome:
         """The cheapest chains of exactly `stages` stages (at least 2), of up to `count` sets of machines."""
@@ -136,14 +137,22 @@ class Search:
         cost = chains[0].cost if chains else NEVER
         return Outcome(chains, dropped >= cost)
 
-    def _climb(self, stages: int) -> tuple[list[Level], int]:
-        """All steps but the last, and the least cost of what was dropped on the way."""
+    def within(self, stages: int, limit: int) -> bool:
+        """Whether a chain of exactly `stages` stages is found that costs `limit` at most."""
+        if not 2 <= stages <= self.most():
+            return False
+        chains = self._finish(self._climb(stages, limit)[0], 1)
+        return bool(chains) and chains[0].cost <= limit
+
+    def _climb(self, stages: int, limit: int = NEVER) -> tuple[list[Level], int]:
+        """All steps but the last, and the least cost of what was dropped on the way; above `limit` nothing is
+        followed."""
         levels = [self._start(stages)]
         few = len(self._usable) <= FEW
         kept = KEPT if few else min(KEPT, max(12, EFFORT // max(1, stages - 2)))
         dropped = NEVER
         for placed in range(1, stages - 1):
-            level, least = self._extend(levels[-1], stages - placed, kept)
+            level, least = self._extend(levels[-1], stages - placed, kept, limit)
             levels.append(level)
             dropped = min(dropped, least)
         return levels, dropped
@@ -163,8 +172,8 @@ class Search:
         if reach is None:
             free = (self._capacity[node] for node in self._roomiest if not used >> node & 1)
             reach = self._reaches[used, left] = sum(islice(free, left))
-        column[: max(0, self._p.layers - reach)] = NEVER
-        column[self._p.layers - left + 1 :] = NEVER
+        column[: max(0, self._layers - reach)] = NEVER
+        column[self._layers - left + 1 :] = NEVER
         return bool((column < NEVER).any())
 
     def _rest(self, used: int, left: int) -> Matrix:
@@ -174,12 +183,12 @@ class Search:
             free = [node for node in self._fastest if not used >> node & 1]
             capacity = list(accumulate((self._capacity[node] for node in free), initial=0))
             costs = list(accumulate((self._capacity[node] * self._pace[node] for node in free), initial=0))
-            least = np.interp(np.arange(self._p.layers, -1, -1), capacity, costs).astype(np.int64)
+            least = np.interp(np.arange(self._layers, -1, -1), capacity, costs).astype(np.int64)
             found = least + ((left - 1) * self._least_hop + self._least_exit)
             self._rests[used, left] = found
         return found
 
-    def _extend(self, level: Level, left: int, kept: int) -> tuple[Level, int]:
+    def _extend(self, level: Level, left: int, kept: int, limit: int) -> tuple[Level, int]:
         """One stage more, of `left` that are missing; and the least cost of what was dropped."""
         if not level:
             return {}, NEVER
@@ -188,12 +197,12 @@ class Search:
         bounds = np.stack([self._rest(used, left) for used, _ in labels])
         least = (columns + bounds).min(axis=1)[:, None] + self._p.forward[[last for _, last in labels]]
         # How far a chain gets with the next machine: the roomy ones must not be lost among the fast.
-        far = self._p.layers - (columns[:, ::-1] < NEVER).argmax(axis=1)
+        far = self._layers - (columns[:, ::-1] < NEVER).argmax(axis=1)
         reach = far[:, None] + np.array(self._capacity)[None, :]
         for index, (used, _) in enumerate(labels):
             least[index, [node for node in range(self._p.nodes) if used >> node & 1]] = NEVER
         least[:, [node for node in range(self._p.nodes) if not self._capacity[node]]] = NEVER
-        chosen, dropped = _choose(least.ravel(), reach.ravel(), kept)
+        chosen, dropped = _choose(least.ravel(), reach.ravel(), kept, limit)
         grown: Level = {}
         for index, node in zip(*np.unravel_index(chosen, least.shape), strict=True):
             used, last = labels[index]
@@ -245,7 +254,7 @@ class Search:
     def _order(self, levels: list[Level], label: Label, node: int) -> tuple[int, ...]:
         """The machines in order, found by asking each step which of its predecessors gave the cost."""
         order = [node]
-        end = self._p.layers
+        end = self._layers
         for depth in range(len(levels) - 1, -1, -1):
             used, last = label
             column = levels[depth][label]
@@ -288,9 +297,9 @@ def _members(used: int) -> list[int]:
     return [node for node in range(used.bit_length()) if used >> node & 1]
 
 
-def _choose(least: Matrix, reach: Matrix, kept: int) -> tuple[Matrix, int]:
+def _choose(least: Matrix, reach: Matrix, kept: int, limit: int) -> tuple[Matrix, int]:
     """Indices to follow, three of four by cost, the others by reach; and the least cost dropped."""
-    possible = np.flatnonzero(least < NEVER)
+    possible = np.flatnonzero(least < min(limit + 1, NEVER))
     if len(possible) <= kept:
         return possible, NEVER
     possible = possible[np.argsort(least[possible], kind="stable")]

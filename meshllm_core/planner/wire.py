@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from meshllm_core.wire.codecs import CODECS, Dtype, dtype_named
 
@@ -22,6 +23,7 @@ Wires = Callable[[Sequence[int]], Wire | str]
 """For the layers at which a model is cut: the codec to use, or a sentence why there is none."""
 
 
+@cache
 def row_bytes(dtype: str, width: int) -> int:
     """Bytes of one hidden state of `width` values. Raises ConfigError for a format that does not exist."""
     return CODECS[dtype_named(dtype)].size_of(1, width)

@@ -67,13 +67,13 @@ def with_reasons(
         verb = "meets" if candidate.target_met else "misses"
         said.append(f"{verb} the target of {milliseconds(target_ms)} per token")
     for how, what in (
-        ("relayed", "is taken over other machines: it was not measured directly"),
-        ("assumed", "is taken for the slowest that is known: it was not measured"),
-        ("unknown", "is not known"),
+        ("relayed", "was not measured: it is taken over other machines"),
+        ("assumed", "was not measured: it is taken for the slowest that is known"),
+        ("unknown", "was not measured"),
     ):
-        unsure = [stage.node for stage in candidate.stages if stage.link == how]
+        unsure = [f"{one} to {other}" for one, other, known in estimate.guessed if known == how]
         if unsure:
-            said.append(f"the link to {', '.join(unsure)} {what}")
+            said.append(f"the way from {', '.join(unsure)} {what}")
     guessed = [stage.node for stage in candidate.stages if stage.node in assumed]
     if guessed and estimate.compute_ms is not None:
         said.append(f"the speed of {', '.join(guessed)} is not measured: taken for the slowest that is")
