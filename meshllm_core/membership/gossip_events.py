@@ -1,5 +1,6 @@
 """What gossip tells to the one who drives it, and what it knows of each peer."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from meshllm_core.ids import NodeId
@@ -116,3 +117,11 @@ GossipEvent = (
     | ClockJumped
     | Refuted
 )
+
+STATUS_EVENTS: dict[PeerStatus, Callable[[NodeId], GossipEvent]] = {
+    "alive": PeerAlive,
+    "suspect": PeerSuspect,
+    "down": PeerDown,
+    "left": PeerLeft,
+}
+"""What tells that a peer's status changed to that."""

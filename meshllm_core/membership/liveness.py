@@ -4,16 +4,7 @@ from collections.abc import Callable, Iterable
 
 from meshllm_core.ids import NodeId
 from meshllm_core.membership.desk import Desk
-from meshllm_core.membership.gossip_events import (
-    NEVER,
-    DeathFound,
-    GossipEvent,
-    PeerAlive,
-    PeerDown,
-    PeerLeft,
-    PeerState,
-    PeerSuspect,
-)
+from meshllm_core.membership.gossip_events import NEVER, STATUS_EVENTS, DeathFound, PeerState
 from meshllm_core.membership.hearsay import Hearsay
 from meshllm_core.membership.indirect import Indirect
 from meshllm_core.membership.neighbours import SkipRing
@@ -26,13 +17,6 @@ from meshllm_core.wire.gossip import HEARD, SILENT, Ping, Pong, Probe, Vouch
 SWEEP_SECONDS = 1.0
 PING_GAP = 0.3
 """Between two pings that somebody else caused."""
-
-_TOLD: dict[PeerStatus, Callable[[NodeId], GossipEvent]] = {
-    "alive": PeerAlive,
-    "suspect": PeerSuspect,
-    "down": PeerDown,
-    "left": PeerLeft,
-}
 
 
 class Liveness:
@@ -287,7 +271,7 @@ class Liveness:
             watch.verdict = FOREVER
             if before in ("down", "left") and status == "alive":
                 watch.afresh(self._desk.now)
-        self._desk.tell(_TOLD[status](node))
+        self._desk.tell(STATUS_EVENTS[status](node))
 
     def _heard(self, node: NodeId, state: PeerState) -> None:
         now = self._desk.now
