@@ -69,9 +69,14 @@ class MeshService:
         """Enters the mesh that this node was in when it stopped, if any."""
         # Whom to trust decides who comes in: a file that cannot be read is told before anybody does.
         self.environment.owners.read_trust()
-        state = self.environment.store.load()
-        if state is not None:
-            async with self.turn:
+        await self.resume()
+
+    async def resume(self) -> None:
+        """Enters the mesh that this node is a member of, if it is in none now. Raises MeshError."""
+        async with self.turn:
+            if self._stopped or self.session is not None:
+                return
+            if (state := self.environment.store.load()) is not None:
                 await self.enter(state)
 
     async def stop(self) -> None:

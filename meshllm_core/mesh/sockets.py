@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import os
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -73,7 +74,7 @@ async def _open(key: SigningKey, host: str, port: int, on_link: OnLink, counted:
         if error.errno == errno.EADDRINUSE:
             raise PortTaken(f"TCP port {port} on {host} is in use.") from error
         raise NodeError(
-            f"Cannot listen on {host} for the mesh: {error.strerror or error}.",
+            f"Cannot listen on {host} for the mesh: {os.strerror(error.errno) if error.errno else error}.",
             hint="Name an address of this machine with --bind-ip, or leave it out.",
         ) from error
     try:

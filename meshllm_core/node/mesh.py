@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from meshllm_core import __version__
 from meshllm_core.config import Settings
-from meshllm_core.errors import JoinFailed, MeshError, PeerUnreachable, describe
+from meshllm_core.errors import IdentityError, JoinFailed, MeshError, NodeError, PeerUnreachable, describe
 from meshllm_core.ids import NodeId
 from meshllm_core.mesh.tasks import Tasks
 from meshllm_core.node.mesh_local import local_of
@@ -60,6 +60,7 @@ class NodeMesh:
     _service: "MeshService | None" = None
     _limits: CallLimits = field(default_factory=CallLimits)
     _tasks: Tasks = field(default_factory=Tasks)
+    _starting: Tasks = field(default_factory=Tasks)
 
     # Routing --------------------------------------------------------------------------------------
 
@@ -104,10 +105,11 @@ class NodeMesh:
     def start(self) -> None:
         """Loads the key in the background, then enters the mesh that was asked for or that it was in."""
         self._key = asyncio.create_task(self._load_key(), name="identity")
-        self._tasks.start(self._begin(), "mesh start")
+        self._starting.start(self._begin(), "mesh start")
 
     async def stop(self) -> None:
-        """Says goodbye to the others."""
+        """Says goodbye to the others. A join that was asked for at the start is given up."""
+        await self._starting.stop()
         if self._service is not None:
             await self._service.stop()
         await self._tasks.stop()
@@ -142,7 +144,7 @@ class NodeMesh:
                         "This client is in no mesh, so no model answers. Join one: `meshllm join TOKEN`.",
                     )
                 return
-            service = await self.service()
+            service = await self._resumed()
             if service.session is None and settings.join:
                 await self._join_until_done(service)
             elif service.session is None and settings.auto:
@@ -153,6 +155,25 @@ class NodeMesh:
                 await service.public(True)
         except MeshError as error:
             self._notice("error", describe(error))
+
+    async def _resumed(self) -> "MeshService":
+        """The service, in the mesh that this node is a member of, if it is of any.
+
+        A port that is taken or an address that is away may be a matter of seconds: of a node that is just
+        ending, or of a network that comes up later than this program.
+        """
+        told = ""
+        while True:
+            try:
+                service = await self.service()
+                await service.resume()
+                return service
+            except IdentityError:
+                raise
+            except NodeError as error:
+                if told != (told := describe(error)):
+                    self._notice("error", f"{told} It is tried again every {RETRY_SECONDS:.0f} s.")
+                await asyncio.sleep(RETRY_SECONDS)
 
     async def _join_until_done(self, service: "MeshService") -> None:
         """An invite given at the start: somebody may not be there yet. A clear no ends it."""

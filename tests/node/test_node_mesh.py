@@ -1,0 +1,105 @@
+"""The mesh as part of a node: how it comes up when something is in its way, and how it ends."""
+
+import asyncio
+import contextlib
+import socket
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from meshllm_core.config import load_settings
+from meshllm_core.discovery.token import Endpoint, Invite, encode
+from meshllm_core.identity.keys import SigningKey
+from meshllm_core.node import mesh as node_mesh
+from meshllm_core.node.mesh import NodeMesh
+from meshllm_core.node.store import EventStore
+from meshllm_core.paths import default_paths
+from meshllm_core.serve.service import InferenceService
+from tests.mesh.members import until
+
+
+@contextlib.asynccontextmanager
+async def node(folder: Path, **flags: object) -> AsyncIterator[NodeMesh]:
+    """A node's mesh without its HTTP servers; stopped with the block, within five seconds."""
+    paths = default_paths({"MESHLLM_HOME": str(folder)})
+    wishes = {"mesh_discovery_mode": "off", "bind_ip": ["127.0.0.1"], **flags}
+    settings = load_settings(paths, flags=wishes, environ={})
+    store = EventStore()
+    made = NodeMesh(settings, paths, store, "test")
+    made.inference = InferenceService({}, store.append, peers=made, name="test")
+    made.start()
+    try:
+        yield made
+    finally:
+        async with asyncio.timeout(5):
+            await made.stop()
+        store.close()
+
+
+@pytest.fixture
+def taken() -> int:
+    """A free port."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+async def test_a_port_that_is_taken_at_the_start_is_tried_again(
+    tmp_path: Path, taken: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_mesh, "RETRY_SECONDS", 0.2)
+    async with node(tmp_path, bind_port=taken) as first:
+        await first.act("invite", {})
+        mesh = first.store.snapshot.mesh
+    assert mesh is not None
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as hog:
+        hog.bind(("127.0.0.1", taken))
+        async with node(tmp_path, bind_port=taken) as again:
+            await until(lambda: bool(again.store.snapshot.notices))
+            (notice,) = again.store.snapshot.notices
+            assert str(taken) in notice.text
+            assert "tried again" in notice.text
+            assert again.store.snapshot.mesh is None
+            await asyncio.sleep(0.5)
+            assert len(again.store.snapshot.notices) == 1
+            hog.close()
+            await until(lambda: again.store.snapshot.mesh is not None)
+            assert again.store.snapshot.mesh is not None
+            assert again.store.snapshot.mesh.mesh == mesh.mesh
+
+
+async def test_a_lost_key_is_told_and_not_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_mesh, "RETRY_SECONDS", 0.05)
+    async with node(tmp_path) as first:
+        await first.act("invite", {})
+        key_file = first.paths.node_key_file
+    key_file.unlink()
+    async with node(tmp_path) as again:
+        await until(lambda: bool(again.store.snapshot.notices))
+        await asyncio.sleep(0.3)
+        (notice,) = again.store.snapshot.notices
+        assert "gone" in notice.text
+        assert "tried again" not in notice.text
+
+
+async def test_a_node_that_looks_for_somebody_who_is_away_stops_at_once(tmp_path: Path, taken: int) -> None:
+    token = encode(
+        Invite(
+            node=SigningKey.generate().public,
+            secret=bytes(16),
+            mesh=bytes(8),
+            expires_at=0,
+            addresses=(Endpoint("127.0.0.1", taken),),
+            role="host",
+        )
+    )
+    async with node(tmp_path, join=token) as waiting:
+        await until(lambda: waiting.store.snapshot.join is not None)
+        await asyncio.sleep(0.5)
+        began = time.monotonic()
+        await waiting.stop()
+        assert time.monotonic() - began < 1.5
