@@ -9,12 +9,14 @@ import typer
 
 from meshllm_core.api.client import ManagementClient
 from meshllm_core.api.record import find_node, node_pid
+from meshllm_core.api.schema import WireDtype
 from meshllm_core.cli.connect import ask
 from meshllm_core.cli.diagnostics import say
 from meshllm_core.cli.options import AsJson, Console
 from meshllm_core.cli.output import clean, emit, emit_json
+from meshllm_core.cli.split_text import where
 from meshllm_core.cli.status import progress
-from meshllm_core.errors import EngineError, ModelError, NodeError, NodeNotRunning
+from meshllm_core.errors import ConfigError, EngineError, ModelError, NodeError, NodeNotRunning
 from meshllm_core.paths import Paths, default_paths
 from meshllm_core.state.snapshot import ModelView, NodeSnapshot
 
@@ -35,6 +37,26 @@ ContextSize = Annotated[
 Lanes = Annotated[
     int | None,
     typer.Option("--lanes", metavar="N", min=1, max=64, help="Requests computed at the same time."),
+]
+Split = Annotated[
+    bool,
+    typer.Option("--split", help="Spread it over the mesh's machines where none holds it alone."),
+]
+WireFormat = Annotated[
+    WireDtype | None,
+    typer.Option(
+        "--wire-dtype",
+        help="With --split: format of what travels between the machines; auto takes the smallest that is "
+        "certified exact for the model.",
+    ),
+]
+TopologyLock = Annotated[
+    Path | None,
+    typer.Option(
+        "--split-topology-lock",
+        metavar="FILE",
+        help="With --split: which machine computes which layers, fixed by `meshllm plan --write-lock`.",
+    ),
 ]
 Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the model is ready.")]
 
@@ -79,16 +101,20 @@ def load(
     model: ModelArgument,
     ctx_size: ContextSize = None,
     lanes: Lanes = None,
+    split: Split = False,
+    wire_dtype: WireFormat = None,
+    lock: TopologyLock = None,
     wait: Wait = True,
     as_json: AsJson = False,
     console: Console = "",
 ) -> None:
     """Load a model into the running node, downloading it first if needed."""
     ref = absolute(model)
+    options: dict[str, object] = {"ctx_size": ctx_size, "lanes": lanes, **_splitting(split, wire_dtype, lock)}
 
     async def loading(client: ManagementClient) -> ModelView | None:
         earlier = _row(await client.snapshot(), ref)
-        await client.act("load", model=ref, ctx_size=ctx_size, lanes=lanes)
+        await client.act("load", model=ref, **options)
         return await _until_ready(client, ref, earlier) if wait else None
 
     try:
@@ -101,7 +127,22 @@ def load(
     elif view is None:
         emit(f"{clean(ref)} was asked for; `meshllm status` shows how far it is.")
     else:
-        emit(f"{clean(view.id)} is ready: context {view.context}, {view.lanes} lanes, on {view.device}.")
+        emit(f"{clean(view.id)} is ready: context {view.context}, {view.lanes} lanes, on {where(view)}.")
+        if view.split is not None:
+            emit(clean(view.split.sentence))
+
+
+def _splitting(split: bool, wire_dtype: WireDtype | None, lock: Path | None) -> dict[str, object]:
+    """What the node is told about a split; nothing without one. Raises ConfigError."""
+    for option, given in (("--wire-dtype", wire_dtype), ("--split-topology-lock", lock)):
+        if given is not None and not split:
+            raise ConfigError(
+                f"{option} means something only with --split.", hint="Add --split.", param=option
+            )
+    if not split:
+        return {}
+    place = str(lock.expanduser().absolute()) if lock is not None else None
+    return {"split": True, "wire_dtype": wire_dtype, "split_topology_lock": place}
 
 
 def unload(model: LoadedModel, as_json: AsJson = False, console: Console = "") -> None:

@@ -7,6 +7,7 @@ from meshllm_core.cli import text
 from meshllm_core.cli.connect import ask
 from meshllm_core.cli.options import AsJson, Console
 from meshllm_core.cli.output import clean, emit, emit_json, fields, table
+from meshllm_core.cli.split_text import split_parts, split_progress, where
 from meshllm_core.state.snapshot import ModelView
 
 
@@ -41,8 +42,9 @@ def render(status: Status, now: float) -> str:
         ]
     elif status.is_client:
         parts.append(_asked(status))
-    else:
+    elif not status.runtime.stages:
         parts.append("No model is loaded. Load one with `meshllm load MODEL`.")
+    parts += split_parts(status)
     if status.refusals:
         rows = [(view.kind, str(view.count), view.detail) for view in status.refusals]
         parts.append(table(("refused from outside", "times", "last"), rows, right=(1,)))
@@ -78,14 +80,14 @@ def models_table(models: tuple[ModelView, ...]) -> str:
     rows = [
         (
             view.id,
-            progress(view),
+            progress(view, brief=True),
             text.number(view.context, 0),
             text.number(view.lanes, 0),
             text.number(view.decode_tokens_per_second),
             text.number(view.prompt_tokens_per_second),
             f"{view.active}+{view.queued}",
             text.size(view.memory_measured or view.memory_needed),
-            view.device or "–",
+            where(view) or "–",
         )
         for view in models
     ]
@@ -93,8 +95,10 @@ def models_table(models: tuple[ModelView, ...]) -> str:
     return table(heads, rows, right=(2, 3, 4, 5, 6, 7))
 
 
-def progress(view: ModelView) -> str:
-    """The state of a model in words, with how far it is."""
+def progress(view: ModelView, *, brief: bool = False) -> str:
+    """The state of a model in words, with how far it is; brief: without what each stage of a split does."""
+    if view.split is not None and view.status in ("requested", "downloading", "loading"):
+        return f"{view.status}: {split_progress(view.split, brief=brief)}"
     match view.status:
         case "downloading" if view.bytes_total:
             percent = 100 * view.bytes_done / view.bytes_total

@@ -15,6 +15,13 @@ def number(value: float, digits: int = 1) -> str:
     return f"{value:.{digits}f}" if value else "–"
 
 
+def milliseconds(value: float) -> str:
+    """A short span, or a dash for nothing measured."""
+    if not value:
+        return "–"
+    return f"{value:.0f} ms" if value >= 99.5 else f"{value:.1f} ms" if value >= 0.95 else f"{value:.2f} ms"
+
+
 def duration(seconds: float) -> str:
     """A span in its two largest units."""
     whole = max(0, int(seconds))

@@ -22,8 +22,7 @@ async def test_every_stage_of_a_split_and_every_hosted_one_has_a_row(node: Node)
     store.append(mesh.IdentityLoaded(at=5.0, node="c0" * 32, storage="file"))
     for event in splits.under_way():
         store.append(event)
-    fetching = {"state": "fetching", "bytes_done": 5, "bytes_total": 9, "pid": 0, "memory_measured": 0}
-    store.append(splits.hosted(**fetching))
+    store.append(splits.hosted(state="fetching", bytes_done=5, bytes_total=9, pid=0, memory_measured=0))
     runtime = (await node.http.get("/api/status")).json()["runtime"]
     shown = {name: runtime[name] for name in ("stages", "splits")}
     assert json.dumps(shown, indent=2) + "\n" == GOLDEN.read_text(encoding="utf-8")
