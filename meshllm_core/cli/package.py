@@ -155,8 +155,8 @@ def fetch(model: Source, layers: Layers, refresh: Refresh = False, as_json: AsJs
 def _manifest(package: str) -> "tuple[Manifest, str]":
     from meshllm_core.models import package_manifest as manifests
     from meshllm_core.models.package_folder import open_package
-    from meshllm_core.models.package_refs import parse_source
     from meshllm_core.models.package_hub import read_manifest
+    from meshllm_core.models.package_refs import parse_source
 
     found = parse_source(absolute(package))
     if isinstance(found, Path):

@@ -17,9 +17,9 @@ WIDTH = 64
 VOCABULARY = 300
 
 
-def write_model(path: Path, *, tied: bool = False, layers: int = LAYERS) -> Path:
-    """A llama of some hundred kilobytes; `tied`: it reads out by its embeddings."""
-    writer = gguf.GGUFWriter(path, "llama")
+def write_model(path: Path, *, tied: bool = False, layers: int = LAYERS, architecture: str = "llama") -> Path:
+    """A model of some hundred kilobytes; `tied`: it reads out by its embeddings."""
+    writer = gguf.GGUFWriter(path, architecture)
     writer.add_block_count(layers)
     writer.add_context_length(512)
     writer.add_embedding_length(WIDTH)

@@ -145,7 +145,9 @@ def test_any_bytes_are_refused_in_words(data: bytes) -> None:
         parse_manifest(data, "owner/repo")
 
 
-JSON = st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.just([]) | st.just({})
+JSON: st.SearchStrategy[object] = (
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.just([]) | st.just({})
+)
 
 
 @given(st.sampled_from(sorted(SOUND)), JSON)

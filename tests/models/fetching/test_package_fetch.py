@@ -2,84 +2,26 @@
 
 import dataclasses
 import os
-import shutil
-from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from meshllm_core.errors import (
-    CutRefused,
-    DownloadFailed,
-    ModelError,
-    ModelFileInvalid,
-    ModelNotFound,
-    StorageError,
-)
-from meshllm_core.models import cursor
+from meshllm_core.errors import DownloadFailed, ModelFileInvalid
 from meshllm_core.models.cache import Cache
-from meshllm_core.models.hub import Hub
 from meshllm_core.models.package_build import build_package
 from meshllm_core.models.package_fetch import prepare_stage
 from meshllm_core.models.package_manifest import MANIFEST_NAME
 from meshllm_core.models.package_probes import PROBES_NAME, GoldenProbes
-from meshllm_core.models.package_stage import PreparedStage, StageMaker
+from meshllm_core.models.package_stage import PreparedStage
 from meshllm_core.models.resolve import resolve
 from meshllm_core.models.storage import PARTIAL_SUFFIX
 from meshllm_core.paths import Paths
 from tests.models import packages
-from tests.models.packages import LAYERS, WIDTH, build, change_manifest, files_of, tensors_of, write_model
+from tests.models.fetching.conftest import NAME, PACKAGE, PLAIN, Node
+from tests.models.packages import LAYERS, WIDTH, build, files_of, tensors_of, write_model
 from tests.support.hub import COMMIT, LocalHub
-
-PACKAGE = "owner/tiny-layers"
-PLAIN = "owner/tiny-GGUF"
-NAME = "tiny-F32.gguf"
-
-
-@pytest.fixture(autouse=True)
-def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Heads are read in blocks that are small beside a model of some hundred kilobytes."""
-    monkeypatch.setattr(cursor, "BLOCK", 4096)
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_model(tmp_path_factory.mktemp("model") / NAME)
-
-
-@pytest.fixture(scope="module")
-def built(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(model, tmp_path_factory.mktemp("built") / "package").folder
-
-
-@pytest.fixture
-def folder(built: Path, tmp_path: Path) -> Path:
-    """A package that a test may change."""
-    return Path(shutil.copytree(built, tmp_path / "package"))
-
-
-@pytest.fixture
-def published(local_hub: LocalHub, model: Path, built: Path) -> LocalHub:
-    """The model as a plain file and as a package."""
-    local_hub.add(PLAIN, {NAME: model.read_bytes(), "README.md": b"hello"})
-    local_hub.add(PACKAGE, files_of(built))
-    return local_hub
-
-
-@pytest.fixture
-def node(local_hub: LocalHub, tmp_path: Path) -> Callable[[str], StageMaker]:
-    """A machine with a cache and a token of its own."""
-
-    def make(name: str) -> StageMaker:
-        hub = Hub(endpoint=local_hub.address, token=name, connect_timeout=2, read_timeout=2, retry_wait=0.01)
-        return StageMaker(Cache(tmp_path / name), hub)
-
-    return make
-
-
-Node = Callable[[str], StageMaker]
 
 
 def check(stage: PreparedStage, model: Path, start: int, end: int) -> None:
@@ -173,6 +115,24 @@ def test_a_split_set_at_the_hub_is_read_by_ranges(
     assert stage.downloaded < 0.6 * model.stat().st_size
 
 
+def test_of_layers_that_only_fill_up_nothing_but_the_heads_comes(
+    local_hub: LocalHub, node: Node, tmp_path: Path
+) -> None:
+    """smollm3 counts its layers in fours: a stage from layer 2 on has two layers of zeros in front."""
+    model = write_model(tmp_path / NAME, architecture="smollm3")
+    local_hub.add(PLAIN, {NAME: model.read_bytes()})
+    local_hub.add(PACKAGE, files_of(build(model, tmp_path / "package").folder))
+    stages = [prepare_stage(ref, 2, 3, node("a")) for ref in (str(model), f"hf://{PACKAGE}", PLAIN)]
+    assert stages[0].shape.window_start == 0
+    expected = tensors_of(stages[0].file)
+    assert not any(expected["blk.1.attn_q.weight"][1]) and any(expected["blk.2.attn_q.weight"][1])
+    assert all(tensors_of(stage.file) == expected for stage in stages)
+    whole = [path for _, path, part in local_hub.content_requests() if "layer-" in path and not part]
+    assert not whole
+    layer = stages[0].file.stat().st_size // 3
+    assert max(stage.downloaded for stage in stages[1:]) < layer + 7 * 20_000
+
+
 @pytest.mark.parametrize("ref", [f"hf://{PACKAGE}", f"hf://{PACKAGE}:main", PLAIN])
 def test_what_is_here_needs_no_hub(published: LocalHub, node: Node, ref: str) -> None:
     first = prepare_stage(ref, 1, 3, node("a"))
@@ -182,6 +142,20 @@ def test_what_is_here_needs_no_hub(published: LocalHub, node: Node, ref: str) ->
     assert dataclasses.replace(first, downloaded=0) == again
     assert prepare_stage(ref, 2, 3, node("a")).downloaded == 0
     assert not published.requests
+
+
+def test_a_newer_version_is_taken_when_asked_for(
+    published: LocalHub, node: Node, model: Path, tmp_path: Path
+) -> None:
+    old = [prepare_stage(ref, 1, 2, node("a")) for ref in (f"hf://{PACKAGE}", PLAIN)]
+    newer = write_model(tmp_path / NAME, tied=True)
+    published.add(PLAIN, {NAME: newer.read_bytes()}, commit="9" * 40)
+    published.add(PACKAGE, files_of(build(newer, tmp_path / "newer").folder), commit="9" * 40)
+    for ref, before in zip((f"hf://{PACKAGE}", PLAIN), old, strict=True):
+        assert prepare_stage(ref, 1, 2, node("a")).file == before.file
+        fresh = prepare_stage(ref, 1, 2, node("a"), refresh=True)
+        assert fresh.file != before.file and before.file.exists()
+        assert prepare_stage(ref, 1, 2, node("a")).file == fresh.file
 
 
 def test_another_range_fetches_only_what_is_new(published: LocalHub, node: Node, model: Path) -> None:
@@ -226,6 +200,16 @@ def test_an_interrupted_download_goes_on(published: LocalHub, node: Node, model:
     assert published.served["a"] - first < everything
 
 
+@pytest.mark.parametrize("ref", [f"hf://{PACKAGE}", PLAIN])
+def test_two_at_once_share_one_download(published: LocalHub, node: Node, ref: str) -> None:
+    alone = prepare_stage(ref, 0, 4, node("alone")).downloaded
+    makers = [dataclasses.replace(node("a"), hub=node(name).hub) for name in ("a", "b")]
+    with ThreadPoolExecutor(2) as pool:
+        stages = list(pool.map(lambda maker: prepare_stage(ref, 0, 4, maker), makers))
+    assert stages[0].file == stages[1].file
+    assert sorted(stage.downloaded for stage in stages) == [0, alone]
+
+
 def test_probes_come_along(local_hub: LocalHub, node: Node, model: Path, tmp_path: Path) -> None:
     rows = {b: np.ones((2, WIDTH), np.float32) * b for b in range(LAYERS + 1)}
     probes = GoldenProbes((1, 2), rows, "test")
@@ -237,156 +221,6 @@ def test_probes_come_along(local_hub: LocalHub, node: Node, model: Path, tmp_pat
     local_hub.repositories[PACKAGE].files[PROBES_NAME] = b"nothing of the kind" * 10
     spoiled = prepare_stage(f"hf://{PACKAGE}", 1, 2, node("b"))
     assert spoiled.probes is None and "probes" in spoiled.note
-
-
-# What is refused --------------------------------------------------------------------------------
-
-
-def nothing_installed(maker: StageMaker) -> bool:
-    """No stage, no layer under its final name."""
-    found = {path.name for path in maker.cache.root.rglob("*.gguf")}
-    return not any(name.startswith(("stage-", "layer-", "output")) for name in found)
-
-
-def test_a_corrupt_fragment_is_not_installed(published: LocalHub, node: Node) -> None:
-    maker = node("a")
-    published.faults.corrupt = True
-    with pytest.raises(DownloadFailed, match="arrived damaged"):
-        prepare_stage(f"hf://{PACKAGE}", 0, 2, maker)
-    assert not maker.cache.root.exists()
-    published.faults.corrupt = False
-    prepare_stage(f"hf://{PACKAGE}", 0, 1, maker)
-    published.faults.corrupt = True
-    with pytest.raises(DownloadFailed, match=r"layers/layer-004.gguf arrived damaged"):
-        prepare_stage(f"hf://{PACKAGE}", 4, 5, maker)
-    names = {path.name for path in maker.cache.root.rglob("*.gguf*")}
-    assert not any("004" in name for name in names)
-
-
-def _shorter(files: dict[str, bytes]) -> None:
-    files["layers/layer-001.gguf"] = files["layers/layer-001.gguf"][:-32]
-
-
-def _longer(files: dict[str, bytes]) -> None:
-    files["layers/layer-001.gguf"] += bytes(1 << 16)
-
-
-def _other(files: dict[str, bytes]) -> None:
-    files["layers/layer-001.gguf"] = bytes(len(files["layers/layer-001.gguf"]))
-
-
-def _absent(files: dict[str, bytes]) -> None:
-    del files["layers/layer-001.gguf"]
-
-
-@pytest.mark.parametrize(
-    ("harm", "words"),
-    [
-        (_shorter, "bytes there instead of"),
-        (_longer, "bytes there instead of"),
-        (_other, "another SHA-256"),
-        (_absent, "not there"),
-    ],
-)
-def test_a_repository_that_lacks_what_its_manifest_lists(
-    published: LocalHub, node: Node, harm: Callable[[dict[str, bytes]], None], words: str
-) -> None:
-    harm(published.repositories[PACKAGE].files)
-    maker = node("a")
-    with pytest.raises(DownloadFailed, match=words) as caught:
-        prepare_stage(f"hf://{PACKAGE}", 0, 2, maker)
-    assert "layers/layer-001.gguf" in caught.value.message
-    assert nothing_installed(maker) and maker.cache.models() == ()
-
-
-@pytest.mark.parametrize("fault", ["extra_bytes", "content_range"])
-def test_a_hub_that_sends_something_else(published: LocalHub, node: Node, fault: str) -> None:
-    setattr(published.faults, fault, 64 if fault == "extra_bytes" else "bytes 5-{end}/{total}")
-    maker = node("a")
-    for ref in (f"hf://{PACKAGE}", PLAIN):
-        with pytest.raises(ModelError):
-            prepare_stage(ref, 0, 2, maker)
-    assert nothing_installed(maker)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda m: m.update(schema_version=2),
-        lambda m: m.update(layer_count=10**9),
-        lambda m: m["layers"].pop(3),
-        lambda m: m["layers"].append(m["layers"][3]),
-        lambda m: m["layers"][3].update(path="../../../outside.gguf"),
-        lambda m: m["layers"][3].update(path="/outside.gguf"),
-    ],
-)
-def test_a_manifest_that_cannot_be_used_installs_nothing(
-    published: LocalHub, node: Node, folder: Path, change: Callable[[dict[str, Any]], object]
-) -> None:
-    change_manifest(folder, change)
-    published.add(PACKAGE, files_of(folder))
-    maker = node("a")
-    with pytest.raises(ModelFileInvalid, match=PACKAGE):
-        prepare_stage(f"hf://{PACKAGE}", 0, 2, maker)
-    assert not maker.cache.root.exists()
-
-
-def test_a_fragment_with_another_layer_in_it_is_refused(
-    published: LocalHub, node: Node, folder: Path
-) -> None:
-    data = (folder / "layers/layer-003.gguf").read_bytes()
-    (folder / "layers/layer-002.gguf").write_bytes(data)
-    facts = {"artifact_bytes": len(data), "sha256": packages.sha256(data)}
-    change_manifest(folder, lambda m: m["layers"][2].update(facts))
-    published.add(PACKAGE, files_of(folder))
-    maker = node("a")
-    with pytest.raises(ModelFileInvalid, match=r"does not belong to layer-002\.gguf"):
-        prepare_stage(f"hf://{PACKAGE}", 2, 3, maker)
-    assert not list(maker.cache.root.rglob("stage-*"))
-
-
-def test_a_damaged_package_in_a_folder_is_refused(node: Node, folder: Path) -> None:
-    path = folder / "layers/layer-002.gguf"
-    path.write_bytes(path.read_bytes()[:-1] + b"\xff")
-    with pytest.raises(ModelFileInvalid, match=r"layers/layer-002\.gguf is damaged"):
-        prepare_stage(str(folder), 1, 3, node("a"))
-    check_others = prepare_stage(str(folder), 3, 5, node("a"))
-    assert check_others.file.is_file()
-
-
-@pytest.mark.parametrize("ref", [f"hf://{PACKAGE}", PLAIN])
-def test_the_disk_is_looked_at_first(published: LocalHub, node: Node, ref: str) -> None:
-    maker = dataclasses.replace(node("a"), disk_free=lambda folder: (256 << 20) + 400_000)
-    with pytest.raises(StorageError, match=r"stage-000-005\.gguf .*does not fit on the disk"):
-        prepare_stage(ref, 0, 5, maker)
-    assert nothing_installed(maker)
-    assert published.served["a"] < 80_000
-
-
-@pytest.mark.parametrize(
-    ("ref", "error"),
-    [
-        ("hf://owner/nothing", ModelNotFound),
-        (f"hf://{PACKAGE}@{'f' * 40}", ModelNotFound),
-        ("./nothing.gguf", ModelNotFound),
-        ("auto", ModelNotFound),
-        (f"{PLAIN}:Q4_K_M", ModelNotFound),
-    ],
-)
-def test_sources_that_are_not_there(
-    published: LocalHub, node: Node, ref: str, error: type[ModelError]
-) -> None:
-    with pytest.raises(error):
-        prepare_stage(ref, 0, 1, node("a"))
-
-
-@pytest.mark.parametrize("layers", [(0, LAYERS + 1), (3, 3), (-1, 2), (0, 10**9)])
-def test_layers_that_the_model_does_not_have(
-    published: LocalHub, node: Node, layers: tuple[int, int]
-) -> None:
-    for ref in (f"hf://{PACKAGE}", PLAIN):
-        with pytest.raises(CutRefused, match=f"{LAYERS} layers"):
-            prepare_stage(ref, *layers, node("a"))
 
 
 # The cache --------------------------------------------------------------------------------------
