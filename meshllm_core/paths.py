@@ -31,6 +31,16 @@ class Paths:
         return self.cache / "models"
 
     @property
+    def certificates(self) -> Path:
+        """Measurements of codecs, signed."""
+        return self.cache / "certificates"
+
+    @property
+    def stages(self) -> Path:
+        """Files of stages that were made or fetched."""
+        return self.cache / "stages"
+
+    @property
     def token_file(self) -> Path:
         """Bearer token of the management API (mode 0600)."""
         return self.data / "management-token"

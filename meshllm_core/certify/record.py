@@ -1,5 +1,7 @@
 """Certificates of codecs: the figures of a measurement with all that it takes to repeat it, signed."""
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -62,6 +64,11 @@ class Certified:
 
     signer: NodeId
     certificate: CodecCertificate
+
+
+def artifact_digest(hashes: Sequence[bytes]) -> bytes:
+    """What names a model: its file's SHA-256; of a split set, the SHA-256 of the hashes in order."""
+    return hashes[0] if len(hashes) == 1 else hashlib.sha256(b"".join(hashes)).digest()
 
 
 def backend_of(kinds: tuple[str, ...]) -> str:

@@ -1,0 +1,86 @@
+"""Certificates of codecs on this disk, beside the models: one small file each."""
+
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from meshllm_core.certify.record import Certified, CodecCertificate, artifact_digest, open_certificate
+from meshllm_core.errors import ModelNotFound, ProofInvalid
+from meshllm_core.models.storage import PARTIAL_SUFFIX, storing
+from meshllm_core.wire import limits
+
+SUFFIX = ".certificate"
+MOST = 4096
+"""Certificates that are read; the newest files first."""
+_BLOCK = 1 << 22
+
+
+class CertificateStore:
+    """A folder of certificates."""
+
+    def __init__(self, folder: Path) -> None:
+        """`folder` need not exist yet."""
+        self.folder = folder
+
+    def add(self, raw: bytes) -> Path:
+        """Keeps a certificate, in place of an older one of the same signer for the same question.
+
+        Raises ProofInvalid, StorageError.
+        """
+        record = open_certificate(raw)
+        target = self.folder / _name(record)
+        with storing(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            partial = target.with_name(f"{target.name}.{os.getpid()}{PARTIAL_SUFFIX}")
+            try:
+                partial.write_bytes(raw)
+                partial.replace(target)
+            finally:
+                partial.unlink(missing_ok=True)
+        return target
+
+    def load(self) -> tuple[Certified, ...]:
+        """All whose signatures hold; whom to believe is for the caller. Others are passed over."""
+        with storing(self.folder):
+            files = sorted(self.folder.glob(f"*{SUFFIX}"), key=lambda file: -file.stat().st_mtime)[:MOST]
+            raws = [_read(file) for file in files]
+        found = []
+        for raw in raws:
+            try:
+                found.append(open_certificate(raw))
+            except ProofInvalid:
+                continue
+        return tuple(found)
+
+
+def _read(file: Path) -> bytes:
+    with file.open("rb") as stream:
+        return stream.read(limits.RECORD + 1)
+
+
+def _name(record: Certified) -> str:
+    one: CodecCertificate = record.certificate
+    cuts = hashlib.sha256(repr(one.cuts).encode()).hexdigest()[:8]
+    backend = hashlib.sha256(one.backend.encode()).hexdigest()[:8]
+    return f"{one.artifact.hex()[:16]}-{cuts}-{backend}-{one.codec.label}-{record.signer.hex()[:10]}{SUFFIX}"
+
+
+def hash_artifact(files: Sequence[Path], on_progress: Callable[[int], None] = lambda done: None) -> bytes:
+    """`artifact_digest` of a model's files; `on_progress` gets the bytes read. Raises ModelNotFound."""
+    hashes, done = [], 0
+    for file in files:
+        digest = hashlib.sha256()
+        try:
+            with file.open("rb") as stream:
+                while block := stream.read(_BLOCK):
+                    digest.update(block)
+                    done += len(block)
+                    on_progress(done)
+        except OSError as error:
+            raise ModelNotFound(
+                f"{file} cannot be read: {error.strerror or error}.",
+                hint="Check that it is a file you may read.",
+            ) from error
+        hashes.append(digest.digest())
+    return artifact_digest(hashes)
