@@ -169,7 +169,7 @@ def span_files(base: Path) -> tuple[Path, Path]:
 
 def pieces_of(plan: StageFile, part: PartialFile) -> list[Span]:
     """The bytes of one file that a stage is made from."""
-    found = [tensor.piece for tensor in plan.tensors if tensor.piece and tensor.piece.file == part.file]
+    found = [tensor.piece for tensor in plan.copied if tensor.piece and tensor.piece.file == part.file]
     return [(p.offset, p.offset + (p.count - 1) * p.stride + p.length) for p in found]
 
 

@@ -12,8 +12,22 @@ from meshllm_core.models.stage_table import PER_LAYER_FULL_KEYS, PER_LAYER_KEYS
 
 SHAPE_KEY = "meshllm.stage"
 """Holds the StageShape as JSON: a stage's file says itself what it is."""
+EMBEDDING_KEY = "meshllm.embedding"
+"""Holds the EmbeddingPlace as JSON, in a stage that looks its rows up."""
 DUMMY_VOCABULARY = 8
 """Rows of the token embedding where nothing reads it."""
+
+
+class EmbeddingPlace(msgspec.Struct, frozen=True):
+    """The token embedding in the last bytes of a stage's file."""
+
+    type: str
+    """Of its elements, by ggml's name."""
+    rows: int
+    nbytes: int
+    scale: float
+    """What the architecture multiplies the embeddings of tokens by."""
+
 
 _SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 """Bytes of an array's element, by GGUF's value type."""
@@ -41,6 +55,12 @@ def array_entry(key: str, values: list[int]) -> bytes:
     """A key with an array of unsigned 32-bit numbers."""
     head = struct.pack("<IIQ", _ARRAY, _U32, len(values))
     return _text(key) + head + struct.pack(f"<{len(values)}I", *values)
+
+
+def embedding_entry(rules: StageRules, kind: str, nbytes: int) -> bytes:
+    """The key that says where a stage's rows are; the stage must be one that looks them up."""
+    place = EmbeddingPlace(kind, rules.source.vocabulary, nbytes, rules.lookup_scale or 1.0)
+    return text_entry(EMBEDDING_KEY, msgspec.json.encode(place).decode())
 
 
 def sliced_entry(entry: bytes, first: int, last: int) -> bytes:

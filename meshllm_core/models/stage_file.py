@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from meshllm_core.models.ggml_types import TensorType
 from meshllm_core.models.gguf_file import Tensor
-from meshllm_core.models.stage_entries import DUMMY_VOCABULARY, stage_entries
+from meshllm_core.models.stage_entries import DUMMY_VOCABULARY, embedding_entry, stage_entries
 from meshllm_core.models.stage_rules import StageRules, StageShape
 from meshllm_core.models.stage_source import SourceFile, SourceTensor
 
@@ -49,11 +49,19 @@ class StageFile:
     entries: tuple[bytes, ...]
     tensors: tuple[StageTensor, ...]
     alignment: int
+    tail: StageTensor | None = None
+    """The token embedding, behind all that llama.cpp reads: its rows are looked up one by one."""
 
     @property
     def copied_bytes(self) -> int:
         """Bytes of weights that come from the source."""
-        return sum(tensor.nbytes for tensor in self.tensors if tensor.piece)
+        return sum(tensor.nbytes for tensor in self.copied)
+
+    @property
+    def copied(self) -> tuple[StageTensor, ...]:
+        """What comes from the source."""
+        tail = (self.tail,) if self.tail else ()
+        return (*(tensor for tensor in self.tensors if tensor.piece), *tail)
 
 
 def plan_stage_file(rules: StageRules, start: int, end: int) -> StageFile:
@@ -63,7 +71,17 @@ def plan_stage_file(rules: StageRules, start: int, end: int) -> StageFile:
     _check_layers(rules, shape, found)
     vocabulary = next((t.shape[1] for t in found if t.name == "token_embd.weight"), DUMMY_VOCABULARY)
     entries = stage_entries(rules, shape, vocabulary=vocabulary)
-    return StageFile(shape, tuple(entries), found, rules.source.head.alignment)
+    tail = _tail(rules) if shape.looked_up else None
+    if tail is not None:
+        entries.append(embedding_entry(rules, tail.type.name, tail.nbytes))
+    return StageFile(shape, tuple(entries), found, rules.source.head.alignment, tail)
+
+
+def _tail(rules: StageRules) -> StageTensor:
+    found = rules.source.tensors.get("token_embd.weight")
+    if found is None or found.tensor.shape != (rules.source.width, rules.source.vocabulary):
+        raise rules.source.keys.invalid("it has no token embedding")
+    return _copy(found, found.tensor.name)
 
 
 def _check_layers(rules: StageRules, shape: StageShape, found: tuple[StageTensor, ...]) -> None:
@@ -124,13 +142,17 @@ def _around(rules: StageRules, shape: StageShape, source: SourceTensor) -> Stage
 
 
 def _vocabulary(rules: StageRules, shape: StageShape) -> int:
-    """Rows of the token embedding that this stage needs."""
-    return rules.source.vocabulary if shape.first or shape.last or shape.sideband else DUMMY_VOCABULARY
+    """Rows of the token embedding that this stage's file says there are."""
+    return rules.source.vocabulary if _reads_tokens(shape) or shape.last else DUMMY_VOCABULARY
+
+
+def _reads_tokens(shape: StageShape) -> bool:
+    return shape.sideband or (shape.first and not shape.looked_up)
 
 
 def _embedding(rules: StageRules, shape: StageShape, source: SourceTensor) -> StageTensor:
     tied = shape.last and "output.weight" not in rules.source.tensors
-    if shape.first or shape.sideband or tied:
+    if _reads_tokens(shape) or tied:
         return _copy(source, source.tensor.name)
     return _zeros(source.tensor, source.tensor.name, _vocabulary(rules, shape))
 

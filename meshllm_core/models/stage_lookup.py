@@ -1,48 +1,40 @@
-"""Rows of a model's token embedding, without the model: the file is mapped, only those rows unpacked."""
+"""Rows of the token embedding that a first stage's file ends with: mapped, only those rows unpacked."""
 
 import importlib
 import mmap
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from meshllm_core.errors import CutRefused, InvalidRequest
+from meshllm_core.errors import InvalidRequest, ModelFileInvalid
 from meshllm_core.models.ggml_types import TENSOR_TYPES
-from meshllm_core.models.stage_rules import StageRules
-from meshllm_core.models.stage_source import local_files, open_source
+from meshllm_core.models.gguf_file import GgufHead, read_head
+from meshllm_core.models.stage_entries import EMBEDDING_KEY, EmbeddingPlace
 
-_CODES = {kind.name: code for code, kind in TENSOR_TYPES.items()}
+_TYPES = {kind.name: (code, kind) for code, kind in TENSOR_TYPES.items()}
 
 
 class EmbeddingLookup:
-    """The token embedding of a model on this disk."""
+    """The token embedding of one stage's file."""
 
-    def __init__(self, path: Path) -> None:
-        """`path`: the model, or any member of its split set. Raises CutRefused where rows cannot stand for
-        tokens, ModelFileInvalid, ModelNotFound."""
-        rules = StageRules(open_source(local_files(path)))
-        found, scale = rules.source.tensors.get("token_embd.weight"), rules.lookup_scale
-        if found is None or len(found.tensor.shape) != 2 or found.tensor.shape[0] != rules.source.width:
-            raise rules.source.keys.invalid("it has no token embedding")
-        if scale is None:
-            raise CutRefused(
-                f"{rules.source.name} ({rules.architecture}) does more with a token than look its row up.",
-                hint="Give its first stage the tokens.",
-            )
-        self._scale = np.float32(scale)
-        tensor = found.tensor
-        self.width, self.vocabulary = tensor.shape
+    def __init__(self, path: Path, width: int) -> None:
+        """`width`: elements of a row. Raises ModelFileInvalid where the file holds no embedding of it."""
+        head = read_head(path)
+        place = _place(head, width)
+        self._scale = np.float32(place.scale)
+        self.width, self.vocabulary = width, place.rows
         self._kind: Any = importlib.import_module("gguf.constants").GGMLQuantizationType(
-            _CODES[tensor.type.name]
+            _TYPES[place.type][0]
         )
         self._unpack: Any = importlib.import_module("gguf.quants").dequantize
-        row_bytes = tensor.nbytes // self.vocabulary
-        with path.with_name(found.file.name).open("rb") as stream:
+        with path.open("rb") as stream:
             self._map = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-        table = np.frombuffer(self._map, dtype=np.uint8, count=tensor.nbytes, offset=found.offset)
-        self._table = table.reshape(self.vocabulary, row_bytes)
+        start = head.file_bytes - place.nbytes
+        table = np.frombuffer(self._map, dtype=np.uint8, count=place.nbytes, offset=start)
+        self._table = table.reshape(place.rows, -1)
 
     def rows(self, tokens: NDArray[np.int32]) -> NDArray[np.float32]:
         """[n, width] f32, scaled as the architecture does for tokens. Raises InvalidRequest for an id that
@@ -60,3 +52,28 @@ class EmbeddingLookup:
         """Unmap the file."""
         del self._table
         self._map.close()
+
+
+def _place(head: GgufHead, width: int) -> EmbeddingPlace:
+    text = head.values.get(EMBEDDING_KEY)
+    try:
+        place = msgspec.json.decode(text if isinstance(text, str) else "", type=EmbeddingPlace)
+    except msgspec.DecodeError as error:
+        raise _damaged(head) from error
+    _, kind = _TYPES.get(place.type, (0, None))
+    used = head.data_offset + max((tensor.offset + tensor.nbytes for tensor in head.tensors), default=0)
+    if kind is None or width % kind.block or place.rows < 1:
+        raise _damaged(head)
+    if (
+        place.nbytes != place.rows * (width // kind.block * kind.size)
+        or place.nbytes > head.file_bytes - used
+    ):
+        raise _damaged(head)
+    return place
+
+
+def _damaged(head: GgufHead) -> ModelFileInvalid:
+    return ModelFileInvalid(
+        f"The stage {head.path.name} does not end with its token embedding.",
+        hint="Remove it: it is made again from the model.",
+    )

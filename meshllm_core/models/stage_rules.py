@@ -48,7 +48,8 @@ class StageShape(msgspec.Struct, frozen=True, kw_only=True):
     rollback: bool = True
     """Whether positions can be taken back one by one. If not, a sequence stays with its stage."""
     looked_up: bool = False
-    """Whether the first stage may get rows of the token embedding instead of tokens."""
+    """Whether the first stage gets rows of the token embedding instead of tokens: its file then holds no
+    vocabulary, and hands out nothing as wide as one."""
     snapshots: bool = False
     """Whether the tail of the last batch can be taken back although `rollback` is False."""
 
@@ -136,6 +137,7 @@ class StageRules:
                 raise self._refused(cut)
         first, last = self._window(start, end)
         rule, enters = self.rule, start > 0
+        looked_up = not enters and end < self.layers and self.lookup_scale is not None
         leaves = "" if end == self.layers else self._leaves(end - 1 - first, last - first)
         front = start - first
         return StageShape(
@@ -148,12 +150,12 @@ class StageRules:
             width=self.source.width,
             streams=rule.streams,
             streams_outside=rule.streams_outside,
-            tokens=rule.tokens if enters else "true",
+            tokens=rule.tokens if enters else "rows" if looked_up else "true",
             hook="" if not enters else self._leaves(front - 1, last - first) if front else rule.hook,
             restore="" if not enters or front else rule.restore,
             leaves=leaves,
             rollback=self.rollback,
-            looked_up=not enters and self.lookup_scale is not None,
+            looked_up=looked_up,
             snapshots=self.architecture in SNAPSHOTS,
         )
 

@@ -41,8 +41,8 @@ class ModelRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     cuts: tuple[CutRecord, ...] = ()
     rollback: Literal["", "exact", "refused", "wrong"] = ""
     """Whether positions can be taken back, in two stages."""
-    lookup: Literal["", "exact", "refused", "wrong"] = ""
-    """Whether looked-up rows can stand for tokens."""
+    first_stage: Literal["", "rows", "tokens"] = ""
+    """Whether the first stage looks rows up itself, or must be a model with a vocabulary."""
     refusal: str = ""
     """Why the architecture is never cut."""
 

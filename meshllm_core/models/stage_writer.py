@@ -80,6 +80,10 @@ def _write_tensors(stage: StageFile, out: BinaryIO, on_progress: Callable[[int],
         position += _aligned(tensor.nbytes, stage.alignment)
     # A file may end with a hole: its length has to be said.
     out.truncate(position)
+    if stage.tail is not None and stage.tail.piece is not None:
+        out.seek(position)
+        _copy(stage.tail.piece, out)
+        on_progress(done + stage.tail.nbytes)
 
 
 def _copy(piece: Piece, out: BinaryIO) -> None:

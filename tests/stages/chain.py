@@ -53,27 +53,19 @@ class Chain:
     def __init__(self, files: Sequence[Path], *, lanes: int = 1, snapshots: int = 0) -> None:
         self.runners = [StageRunner(spec(file, lanes=lanes), snapshots=snapshots) for file in files]
 
-    def feed(self, tokens: Sequence[int], start: int, sequence: int = 0, *, rows: Rows | None = None) -> Rows:
-        """Logits [n, vocabulary] of n tokens from position `start` on; `rows`: looked up for the first."""
+    def feed(self, tokens: Sequence[int], start: int, sequence: int = 0) -> Rows:
+        """Logits [n, vocabulary] of n tokens from position `start` on."""
         positions = np.arange(start, start + len(tokens), dtype=np.int32)
-        return self.mixed(tokens, positions.tolist(), [sequence] * len(tokens), rows=rows)
+        return self.mixed(tokens, positions.tolist(), [sequence] * len(tokens))
 
-    def mixed(
-        self,
-        tokens: Sequence[int],
-        positions: Sequence[int],
-        sequences: Sequence[int],
-        *,
-        rows: Rows | None = None,
-    ) -> Rows:
+    def mixed(self, tokens: Sequence[int], positions: Sequence[int], sequences: Sequence[int]) -> Rows:
         """Any positions of any sequences as one step."""
-        ids = np.array(tokens, dtype=np.int32)
+        ids, rows = np.array(tokens, dtype=np.int32), None
         for runner in self.runners:
-            known = ids if (runner.shape.first and rows is None) or runner.shape.sideband else None
             rows = runner.step(
                 positions=np.array(positions, dtype=np.int32),
                 sequences=np.array(sequences, dtype=np.int32),
-                tokens=known,
+                tokens=ids if runner.shape.first or runner.shape.sideband else None,
                 rows=rows,
             )
         assert rows is not None

@@ -8,7 +8,6 @@ import numpy as np
 
 from meshllm_core.engine.llama.stage_tap import Rows
 from meshllm_core.errors import CutRefused, EngineError, ModelError
-from meshllm_core.models.stage_lookup import EmbeddingLookup
 from meshllm_core.models.stage_rules import Mechanism, StageRules
 from meshllm_core.models.stage_support import CutRecord, ModelRecord
 from tests.stages.chain import DECODE, PREFILL, Chain, rules_of, write_stages
@@ -91,19 +90,6 @@ class Subject:
             chain.close()
         return "exact" if np.array_equal(np.concatenate(again), self.expected[start:]) else "wrong"
 
-    def lookup(self, cut: int) -> str:
-        """Whether rows that were looked up do instead of tokens."""
-        try:
-            table = EmbeddingLookup(self.path)
-        except CutRefused:
-            return "refused"
-        rows = table.rows(np.array(self.tokens[:PREFILL], dtype=np.int32))
-        table.close()
-        chain = Chain(write_stages(self.path, [cut], self.folder))
-        found = chain.feed(self.tokens[:PREFILL], 0, rows=rows)
-        chain.close()
-        return "exact" if np.array_equal(found, self.expected[:PREFILL]) else "wrong"
-
 
 def examine(
     folder: Path, architecture: str, variant: str, skip: int = 0
@@ -121,6 +107,6 @@ def examine(
         architecture,
         variant,
         layers,
+        first_stage="rows" if subject.rules.shape(0, middle).looked_up else "tokens",
         rollback=subject.rollback(middle),  # type: ignore[arg-type]
-        lookup=subject.lookup(middle),  # type: ignore[arg-type]
     )

@@ -80,7 +80,7 @@ def _one(architecture: str, variant: str, skip: int) -> None:
 def _tell(found: ModelRecord) -> None:
     results = [cut.result for cut in found.cuts]
     counts = ", ".join(f"{results.count(r)} {r}" for r in ("exact", "refused", "wrong") if r in results)
-    also = f"rollback {found.rollback}, lookup {found.lookup}"
+    also = f"rollback {found.rollback}, first stage by {found.first_stage}"
     sys.stdout.write(f"{found.architecture} {found.variant or 'plain'}: {counts}; {also}\n")
     for cut in found.cuts:
         if cut.result == "wrong":
@@ -103,8 +103,8 @@ def main(arguments: Sequence[str]) -> int:
         table = SupportTable(BINDING, PREFILL, DECODE, (*found, *refusals()))
         target = Path(stage_support.__file__).with_name(stage_support.FILE_NAME)
         target.write_bytes(msgspec.json.format(msgspec.json.encode(table), indent=1) + b"\n")
-    wrong = [model for model in found if "wrong" in (model.rollback, model.lookup)]
-    return int(bool(wrong) or any(cut.result == "wrong" for model in found for cut in model.cuts))
+    results = [cut.result for model in found for cut in model.cuts]
+    return int("wrong" in results or any(model.rollback == "wrong" for model in found))
 
 
 def _parts(argument: str) -> tuple[str, str, str]:

@@ -234,7 +234,12 @@ def _varied(architecture: str, variant: str, layers: int, width: int) -> dict[st
         case "ple":
             return {"embedding_length_per_layer_input": 16}
         case "ple-shared":
-            return {"embedding_length_per_layer_input": 16, "attention.shared_kv_layers": 4}
+            pattern = [int(layer % 4 != 3) for layer in range(layers)]
+            return {
+                "embedding_length_per_layer_input": 16,
+                "attention.shared_kv_layers": 4,
+                "attention.sliding_window_pattern": pattern,
+            }
         case "sections":
             return {"rope.dimension_sections": [width // 16, width // 32, width // 32, 0]}
         case "nextn":

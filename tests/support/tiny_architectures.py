@@ -56,7 +56,12 @@ def write_tiny(path: Path, architecture: str, variant: str = "", *, seed: int = 
 def _prediction_head(shapes: dict[str, tuple[int, ...]], layer: int) -> dict[str, tuple[int, ...]]:
     """One more block with what predicts the token after the next."""
     before, own = f"blk.{layer - 1}.", f"blk.{layer}."
-    head = {own + name.removeprefix(before): shape for name, shape in shapes.items() if before in name}
+    # The scales of quantized weights are optional, and not read in this block.
+    head = {
+        own + name.removeprefix(before): shape
+        for name, shape in shapes.items()
+        if name.startswith(before) and not name.endswith("scale")
+    }
     (width,) = shapes["output_norm.weight"]
     head |= {f"{own}nextn.{name}.weight": (width,) for name in ("enorm", "hnorm")}
     return head | {f"{own}nextn.eh_proj.weight": (width, 2 * width)}

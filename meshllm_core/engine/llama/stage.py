@@ -6,6 +6,7 @@ ahead of it is taken back first.
 
 import ctypes
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -18,6 +19,7 @@ from meshllm_core.engine.llama.stage_tap import Rows, Tap
 from meshllm_core.engine.protocol import LoadSpec
 from meshllm_core.errors import EngineError, ModelFileInvalid
 from meshllm_core.models.stage_entries import SHAPE_KEY
+from meshllm_core.models.stage_lookup import EmbeddingLookup
 from meshllm_core.models.stage_rules import StageShape
 
 _KV_TYPES = {"f16": 1, "q8_0": 8, "q4_0": 2}  # ggml_type
@@ -33,16 +35,23 @@ class StageRunner:
         self,
         spec: LoadSpec,
         *,
+        outputs: int | None = None,
         snapshots: int = 0,
         on_progress: Callable[[float], None] = lambda fraction: None,
     ) -> None:
-        """`snapshots`: positions of the last batch that a recurrent stage can take back, where its
-        architecture allows it. Raises ModelFileInvalid, EngineError (no memory)."""
+        """`outputs`: positions of one step at most whose logits the last stage gives (None: all; each takes
+        room for a vocabulary). `snapshots`: positions of the last batch that a recurrent stage can take back,
+        where its architecture allows it.
+
+        Raises ModelFileInvalid, EngineError (no memory).
+        """
         self.model = Model(spec, on_progress)
         self.shape = self._read_shape()
         self.tap = Tap(self.shape)
         self._snapshots = snapshots if self.shape.snapshots else 0
-        self.handle = api.llama_init_from_model(self.model.handle, self._params(spec))
+        file = Path(spec.files[0])
+        self._lookup = EmbeddingLookup(file, self.shape.width) if self.shape.looked_up else None
+        self.handle = api.llama_init_from_model(self.model.handle, self._params(spec, outputs))
         if not self.handle:
             self.model.close()
             raise EngineError("There is not enough memory for the stage's KV cache and compute buffers.")
@@ -81,13 +90,14 @@ class StageRunner:
             rollback=not self.model.recurrent,
         )
 
-    def _params(self, spec: LoadSpec) -> object:
+    def _params(self, spec: LoadSpec, outputs: int | None) -> object:
         params = api.llama_context_default_params()
         params.n_ctx = spec.context * spec.lanes
         params.n_batch = params.n_ubatch = spec.batch
         params.n_seq_max = spec.lanes + spec.prefix_slots
-        # Every row must pass the last layer, so every row counts as an output.
-        params.n_outputs_max = spec.batch
+        # Every row must pass the last layer of a stage, so every row counts as an output there.
+        asked = spec.batch if outputs is None else outputs
+        params.n_outputs_max = max(asked, params.n_seq_max) if self.shape.last else spec.batch
         params.n_threads = params.n_threads_batch = spec.threads
         params.flash_attn_type = _FLASH[spec.flash_attention]
         params.type_k = params.type_v = _KV_TYPES[spec.kv_type]
@@ -162,14 +172,16 @@ class StageRunner:
         """Compute n positions: chunks of prompts, one token of many sequences, or any mixture.
 
         `tokens` [n] for the first stage (or where they travel along), `rows` [n, width × streams] for the
-        others; the first may get looked-up rows instead. Positions of a sequence rise one by one from what it
-        holds, or from before that: then it is taken back first. Returns rows [n, width × streams]; from the
+        others. Positions of a sequence rise one by one from what it holds, or from before that: then it is
+        taken back first. Returns rows [n, width × streams]; from the
         last stage logits [m, vocabulary] of the m positions that `outputs` marks (None: all).
 
         Raises EngineError: a gap, too many positions, wrong shapes, no room, an impossible rollback.
         """
         count = len(positions)
         self._check(count, sequences, tokens, rows)
+        if self._lookup is not None and tokens is not None:
+            rows, tokens = self._lookup.rows(tokens), None
         marked = np.ones(count, dtype=np.bool_) if outputs is None or not self.shape.last else outputs
         for sequence, first in self._runs(positions, sequences):
             self.trim(sequence, first)
@@ -196,7 +208,7 @@ class StageRunner:
             problem = f"a sequence that is none of the {self.sequences}"
         elif rows is not None and rows.shape != (count, width):
             problem = f"rows of shape {rows.shape} instead of {(count, width)}"
-        elif rows is not None and self.shape.first and not self.shape.looked_up:
+        elif rows is not None and self.shape.first:
             problem = "rows, and begins with tokens"
         elif rows is None and not self.shape.first:
             problem = "no hidden rows"
@@ -272,5 +284,7 @@ class StageRunner:
 
     def close(self) -> None:
         """Free cache, buffers and weights."""
+        if self._lookup is not None:
+            self._lookup.close()
         api.llama_free(self.handle)
         self.model.close()
