@@ -21,7 +21,7 @@ from meshllm_core.paths import Paths
 from meshllm_core.planner.cluster import read_cluster
 from meshllm_core.planner.describe import described
 from meshllm_core.planner.memory import Window, Windows, every_range, ranges_between
-from meshllm_core.planner.model import SplitModel, from_tensors
+from meshllm_core.planner.model import Readers, SplitModel, from_tensors
 from meshllm_core.planner.network import Network, PlanNode
 
 MAX_FILE_BYTES = 1 << 20
@@ -125,9 +125,12 @@ def _from_file(path: Path) -> PlannedModel:
     source = open_source(local_files(path))
     indivisible, streams = "", 1
     windows: Windows = every_range
+    readers: Readers = "none"
     try:
         rules = StageRules(source)
         windows, streams = _windows_of(rules), rules.rule.streams
+        if rules.lookup_scale is None:
+            readers = "every" if rules.sideband else "first"
     except CutRefused as error:
         indivisible = error.message.rstrip(".")
     experts = source.keys.number("expert_count", 0)
@@ -139,6 +142,7 @@ def _from_file(path: Path) -> PlannedModel:
         trunk=source.layers,
         experts_used=min(1.0, used / experts) if experts and used else 1.0,
         streams=streams,
+        readers=readers,
     )
     return PlannedModel(model, windows, indivisible)
 

@@ -63,7 +63,7 @@ def _fewest(search: Search) -> tuple[int, Outcome, bool] | None:
     """The fewest stages that hold the model, their chains, and whether fewer are ruled out."""
     proven = True
     for stages in range(search.fewest(), search.most() + 1):
-        outcome = search.best(stages)
+        outcome = search.best(stages, SHOWN)
         if outcome.chains:
             return stages, outcome, proven
         proven = proven and outcome.proven
@@ -91,12 +91,14 @@ def _by_latency(builder: Builder) -> Splits | None:
         limit = min(limit, target)
 
     def affordable(length: int, count: int) -> bool:
+        """Whether one of the chains found holds so much, with other cuts, at hardly any cost."""
         search = builder.search(length, count)
-        return search.fewest() <= stages and search.within(stages, limit)
+        return any(search.place(chain.nodes).cost <= limit for chain in outcome.chains)
 
     # More takes more memory, so what is affordable comes last in both lists, as `least` is.
     contexts, counts = request.contexts, request.lane_counts
-    if affordable(contexts[0], counts[0]):
+    most = builder.search(contexts[0], counts[0]).best(stages)
+    if most.chains and most.chains[0].cost <= limit:
         return _handed_out(builder, contexts[0], counts[0], stages, proven)
     context = contexts[bisect_left(contexts[:-1], True, key=lambda length: affordable(length, lanes))]
     lanes = counts[bisect_left(counts[:-1], True, key=lambda count: affordable(context, count))]

@@ -68,7 +68,7 @@ def described(document: object, where: str) -> tuple[SplitModel, tuple[int, ...]
         facts=_facts(n, total),
         layer_bytes=_shares(inside, n["layers"]),
         active_bytes=_shares(min(inside, active - output), n["layers"]),
-        first_bytes=table,
+        first_bytes=0,
         last_bytes=output,
         shared_bytes=0,
         stub_bytes=STUB_ROWS * (table + output) // n["vocabulary"],

@@ -124,15 +124,17 @@ class MemoryModel:
         ends, kinds, examples = self._parts
         total = ends + sums[self._high] - sums[self._low]
         # A stage's graph depends on its range by a few properties only: each combination is worked out once.
-        inner, last = [], []
+        inner, readers, last = [], [], []
         for first, end in examples:
-            stage = self.model.stage_facts(first, end)
-            stub = replace(stage, vocabulary=STUB_ROWS)
+            stub = replace(self.model.stage_facts(first, end), vocabulary=STUB_ROWS)
+            full = replace(stub, vocabulary=facts.vocabulary)
             inner.append(compute_bytes(stub, context, lanes, _all_rows(settings)))
-            full = replace(stage, vocabulary=facts.vocabulary)
+            readers.append(compute_bytes(full, context, lanes, _all_rows(settings)))
             last.append(compute_bytes(full, context, lanes, settings))
         kind = kinds[self._low, self._high]
-        total[:, :layers] += np.array(inner, dtype=np.int64)[kind[:, :layers]]
+        reading = np.array([self.model.reads(first) for first in range(layers + 1)])
+        before = kind[:, :layers]
+        total[:, :layers] += np.where(reading[:, None], np.array(readers)[before], np.array(inner)[before])
         total[:, layers] += np.array(last, dtype=np.int64)[kind[:, layers]]
         border = _border_bytes(facts, settings)
         total[1:, :] += border

@@ -2,11 +2,16 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from meshllm_core.models.facts import GgufFacts
 
 STUB_ROWS = 8
 """Rows of the zero embedding (and output) that stand in a stage which does not read out."""
+
+
+Readers = Literal["none", "first", "every"]
+"""Which stages before the last read tokens, and so hold the vocabulary; elsewhere rows are looked up."""
 
 
 @dataclass(frozen=True)
@@ -20,17 +25,18 @@ class SplitModel:
     active_bytes: tuple[int, ...]
     """What one token reads of each layer: less than the layer where only some experts are used."""
     first_bytes: int
-    """The table of token embeddings, kept by the first stage."""
+    """What the first stage keeps beside its layers: the vocabulary's tables, where it reads tokens itself."""
     last_bytes: int
     """The head over the vocabulary, kept by the last stage; the embedding table where both are one."""
     shared_bytes: int
-    """Tensors of no layer that every stage keeps: norms, rope factors."""
+    """Tensors of no layer that every stage keeps: norms, rope factors; the tables, where all read tokens."""
     stub_bytes: int
     """The stand-ins in a stage that does not read out."""
     row_width: int
     """Values of a hidden state that crosses: the width, times the residual streams."""
     fingerprint: str
     """SHA-256 (hex) of what describes the model; a topology lock is bound to it."""
+    readers: Readers = "none"
     notes: tuple[str, ...] = ()
     """What had to be assumed, for a person."""
 
@@ -38,6 +44,10 @@ class SplitModel:
     def layers(self) -> int:
         """Layers that can be placed."""
         return len(self.layer_bytes)
+
+    def reads(self, first: int) -> bool:
+        """Whether a stage that begins with layer `first` reads tokens."""
+        return self.readers == "every" or (self.readers == "first" and first == 0)
 
     def stage_facts(self, first: int, end: int, window: tuple[int, int] | None = None) -> GgufFacts:
         """The facts of the file that a stage with layers [first, end) loads.
@@ -57,7 +67,7 @@ class SplitModel:
             heads=facts.heads[inside],
             kv_heads=facts.kv_heads[inside],
             caches=facts.caches[inside],
-            vocabulary=facts.vocabulary if end == self.layers else STUB_ROWS,
+            vocabulary=facts.vocabulary if end == self.layers or self.reads(first) else STUB_ROWS,
             tensor_bytes=weights,
         )
 
@@ -70,11 +80,13 @@ def from_tensors(
     trunk: int = 0,
     experts_used: float = 1.0,
     streams: int = 1,
+    readers: Readers = "none",
 ) -> SplitModel:
     """The model whose tensors (name, bytes) are listed.
 
     `trunk` is how many layers can be placed (0: all; extra blocks for predicting further tokens cannot),
-    `experts_used` the share of the experts that one token uses, `streams` the residual streams.
+    `experts_used` the share of the experts that one token uses, `streams` the residual streams,
+    `readers` the stages that read tokens.
     """
     layers = trunk or facts.layers
     weights, active = [0] * layers, [0] * layers
@@ -91,17 +103,19 @@ def from_tensors(
             ends["output" if top == "output" else name] += size
         else:
             shared += size
-    table = ends["token_embd.weight"]
-    stub = STUB_ROWS * (table + ends["output"]) // max(STUB_ROWS, facts.vocabulary)
+    table, output = ends["token_embd.weight"], ends["output"]
+    # A stage that reads tokens without reading out holds both tables, the second as zeros.
+    both = table + output
     return SplitModel(
         name=str(facts.model_id),
         facts=facts,
         layer_bytes=tuple(weights),
         active_bytes=tuple(active),
-        first_bytes=table,
-        last_bytes=ends["output"] or table,
-        shared_bytes=shared,
-        stub_bytes=stub,
+        first_bytes=both if readers == "first" else 0,
+        last_bytes=0 if readers == "every" else output or table,
+        shared_bytes=shared + (both if readers == "every" else 0),
+        stub_bytes=STUB_ROWS * both // max(STUB_ROWS, facts.vocabulary),
+        readers=readers,
         row_width=facts.width * streams,
         fingerprint=fingerprint,
     )

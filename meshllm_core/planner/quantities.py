@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from meshllm_core.errors import ConfigError
 
 _NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?(?:e[0-9]{1,2})?)\s*([A-Za-z/]*)\s*", re.IGNORECASE)
+_RATE = re.compile(r"(?P<power>(?:[kmgt]i?)?)(?P<kind>bit/s|bps|b/s)|")
 _POWERS = {"k": 1, "m": 2, "g": 3, "t": 4}
 MAX_BYTES = 1 << 54
 """16 PiB: more than any machine or model has."""
@@ -27,13 +28,12 @@ def size(value: object, what: str) -> int:
 def rate(value: object, what: str) -> float:
     """Bytes a second: a number, or text such as `936 GB/s` or `100 Mbit/s`. Raises ConfigError."""
     number, unit = _parts(value, what, "a rate such as 100 Mbit/s or 936 GB/s")
-    top, slash, second = unit.lower().partition("/")
-    top = top.removesuffix("ps") if not slash else top
-    bits = top.removesuffix("bit") if top.endswith("bit") else None
-    factor = _byte_factor(bits) if bits is not None else _byte_factor(top)
-    if factor is None or (slash and second != "s") or (not slash and unit and top == unit.lower()):
+    match = _RATE.fullmatch(unit.lower())
+    factor = _byte_factor(match["power"] or "") if match is not None else None
+    if match is None or factor is None:
         raise _wrong(what, value, "a rate such as 100 Mbit/s or 936 GB/s")
-    return _within(number * factor / (8 if bits is not None else 1), 1, MAX_RATE, what, value)
+    bits = match["kind"] in ("bit/s", "bps")
+    return _within(number * factor / (8 if bits else 1), 1, MAX_RATE, what, value)
 
 
 def milliseconds(value: object, what: str) -> float:

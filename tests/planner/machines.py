@@ -55,7 +55,7 @@ def model(
         facts=replace(facts, tensor_bytes=each * layers + 2 * table),
         layer_bytes=(each,) * layers,
         active_bytes=(read,) * layers,
-        first_bytes=table,
+        first_bytes=0,
         last_bytes=table,
         shared_bytes=0,
         stub_bytes=1000,

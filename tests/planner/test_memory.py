@@ -15,7 +15,8 @@ from meshllm_core.models.stage_rules import StageRules
 from meshllm_core.models.stage_source import local_files, open_source
 from meshllm_core.paths import default_paths
 from meshllm_core.planner.memory import MemoryModel, ranges_between
-from meshllm_core.planner.model import SplitModel
+from meshllm_core.planner.model import Readers, SplitModel
+from tests.models.conftest import write_gguf
 from tests.planner.machines import model
 
 
@@ -91,18 +92,44 @@ def test_zeros_around_a_stage_weigh_what_their_layers_do() -> None:
     assert more == 1_000_003 * (3 + 5)
 
 
-@pytest.fixture(scope="module")
-def embedded() -> PlannedModel:
-    """The model that comes along."""
-    return read_model("default", default_paths())
+@pytest.mark.parametrize("readers", ["none", "first", "every"])
+def test_a_stage_that_reads_tokens_pays_for_the_vocabulary(readers: Readers) -> None:
+    memory = MemoryModel(replace(mixed(), readers=readers), EngineSettings())
+    demand = memory.demand(512, 2)
+    for first, end in combinations(range(10), 2):
+        assert demand[first, end] == memory.stage(first, end, 512, 2).total
+    head = 512 * 128_000 * 4
+    assert (memory.stage(0, 3, 512, 2).compute > head) == (readers != "none")
+    assert (memory.stage(3, 5, 512, 2).compute > head) == (readers == "every")
 
 
-def test_a_real_models_stages_weigh_what_their_files_hold(embedded: PlannedModel) -> None:
-    rules = StageRules(open_source(local_files(Path(embedded_model()))))
-    big = embedded.model
-    assert big.layers == 30
+def real(name: str) -> tuple[PlannedModel, StageRules]:
+    """A real model's own figures, and the rules by which its stage files are made."""
+    path = embedded_model() if name == "default" else Path(name)
+    return read_model(name, default_paths()), StageRules(open_source(local_files(path)))
+
+
+def test_a_real_models_stages_weigh_what_their_files_hold() -> None:
+    planned, rules = real("default")
+    big = planned.model
+    assert (big.layers, big.readers, planned.indivisible) == (30, "none", "")
     for first, end in ((0, 1), (0, 15), (7, 22), (15, 30), (29, 30)):
         file = sum(tensor.nbytes for tensor in plan_stage_file(rules, first, end).tensors)
-        assert big.stage_facts(first, end).tensor_bytes == pytest.approx(file, rel=0.001, abs=65_536)
+        assert big.stage_facts(first, end).tensor_bytes == pytest.approx(file, rel=0.001, abs=8192)
     assert big.stage_facts(0, 30).tensor_bytes == big.facts.tensor_bytes
     assert len(big.fingerprint) == 64
+
+
+@pytest.mark.parametrize(
+    ("architecture", "more", "readers"),
+    [("llama", {}, "none"), ("glm4", {}, "first"), ("talkie", {}, "every")],
+)
+def test_other_architectures_weigh_what_their_files_hold(
+    tmp_path: Path, architecture: str, more: dict[str, object], readers: Readers
+) -> None:
+    file = write_gguf(tmp_path / "tiny.gguf", architecture=architecture, layers=4, **more)
+    planned, rules = real(str(file))
+    assert planned.model.readers == readers
+    for first, end in combinations(range(5), 2):
+        held = sum(tensor.nbytes for tensor in plan_stage_file(rules, first, end).tensors)
+        assert planned.model.stage_facts(first, end).tensor_bytes == pytest.approx(held, abs=8192)
