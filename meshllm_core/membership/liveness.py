@@ -79,6 +79,8 @@ class Liveness:
         elif (watch := self._watches.get(node)) is not None:
             watch.next_ping = self._desk.now
             watch.open.clear()
+            # The next link may take another way.
+            watch.samples.clear()
 
     def heard(self, node: NodeId) -> None:
         """A frame came from that node, of whatever kind."""

@@ -7,6 +7,8 @@ from meshllm_core.membership.gossip_events import NEVER, PeerState
 
 OPEN_PINGS = 4
 """Pings of one peer whose answer still counts for its round-trip time."""
+SAMPLES = 8
+"""Round trips of which the least counts: the others waited for a busy machine, not for the network."""
 FOREVER = float("inf")
 
 
@@ -31,6 +33,8 @@ class Watch:
     """… and those of them who have a link to it and hear nothing either."""
     open: dict[int, float] = field(default_factory=dict)
     """Nonce to the time of sending."""
+    samples: list[float] = field(default_factory=list)
+    """The latest round trips."""
 
     def afresh(self, now: float) -> None:
         """What was silent before counts no more."""
@@ -48,8 +52,8 @@ class Watch:
         """Its answer came."""
         sent = self.open.pop(nonce, None)
         if sent is not None:
-            sample, before = max(1e-6, now - sent), state.round_trip
-            state.round_trip = sample if before == 0 else before + (sample - before) / 8
+            self.samples = [*self.samples[1 - SAMPLES :], max(1e-6, now - sent)]
+            state.round_trip = min(self.samples)
 
     def suspect_at(self, state: PeerState, config: GossipConfig) -> float:
         """When it is silent for too long; never while too few pings went without an answer."""
