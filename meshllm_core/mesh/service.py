@@ -1,6 +1,7 @@
 """The mesh of a node from outside: found, invite, join, leave, revoke, publish."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from meshllm_core.mesh.tasks import Tasks
 from meshllm_core.state.mesh_events import MeshLeft
 from meshllm_core.transport.link import Link, OnLink
 from meshllm_core.wire.announcement import Address, Role
+from meshllm_core.wire.limits import HANDSHAKE_SECONDS
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +48,7 @@ class MeshService:
     sockets: MeshSockets | None = None
     _listing: PublicListing | None = None
     _tasks: Tasks = field(default_factory=Tasks)
+    _last_port: int = 0
     _stopped: bool = False
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -90,6 +93,7 @@ class MeshService:
         await self._tasks.stop()
 
     async def enter(self, state: MeshState, admitted: Admitted | None = None) -> Session:
+        self._last_port = state.port
         sockets = await self.listen()
         session = Session(
             self.environment,
@@ -112,7 +116,7 @@ class MeshService:
         if self.sockets is None:
             env = self.environment
             opening = self.open_sockets or partial(
-                open_sockets, env.key, env.options, counted=env.refusals.count
+                open_sockets, env.key, env.options, counted=env.refusals.count, last=self._last_port
             )
             self.sockets = await opening(self._link_came)
             addresses = [interface.address for interface in env.interfaces(env.options.bind_ip)[0]]
@@ -148,6 +152,11 @@ class MeshService:
         self._tasks.start(self._leave("its membership was revoked"), "leave")
 
     async def _link_came(self, link: Link) -> None:
+        if self.session is None:
+            # The port is open a moment before the mesh is entered, and the others dial at once.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(HANDSHAKE_SECONDS), self.turn:
+                    pass
         if self.session is None:
             self.environment.refusals.count("no mesh", f"{link.address} connected while this node is in none")
             link.close("this node is in no mesh")

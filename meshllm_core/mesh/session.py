@@ -371,6 +371,7 @@ class Session:
         self.state = msgspec.structs.replace(
             self.state,
             chain=self.greeter.me.chain,
+            port=self.sockets.transport.port,
             records=tuple((int(record.kind), record.raw) for record in self.roster.records()),
             peers=addresses,
         )

@@ -42,11 +42,15 @@ class MeshSockets:
 
 
 async def open_sockets(
-    key: SigningKey, options: MeshOptions, on_link: OnLink, *, counted: Counted
+    key: SigningKey, options: MeshOptions, on_link: OnLink, *, counted: Counted, last: int = 0
 ) -> MeshSockets:
-    """Listens. Raises PortTaken for a port that was asked for, NodeError for an address that is not ours."""
+    """Listens, at the port of the last time where none was asked for and that one is free.
+
+    Raises PortTaken for a port that was asked for, NodeError for an address that is not ours.
+    """
     wanted = options.bind_port or DEFAULT_PORT
-    ports = [wanted] if options.bind_port else [wanted, *([0] * TRIES)]
+    likely = dict.fromkeys([last, wanted]) if last else [wanted]
+    ports = [wanted] if options.bind_port else [*likely, *([0] * TRIES)]
     host = options.bind_ip[0] if len(options.bind_ip) == 1 else ANY if has_ipv6() else ANY_IPV4
     for port in ports:
         with contextlib.suppress(PortTaken):

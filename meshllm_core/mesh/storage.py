@@ -49,6 +49,8 @@ class MeshState(msgspec.Struct, frozen=True, kw_only=True):
     peers: dict[Id, Addresses] = {}
     """Where members were last reached."""
     publication: Publication = Publication()
+    port: Annotated[int, msgspec.Meta(ge=0, le=65_535)] = 0
+    """Where this node listened last: the others look for it there. 0: not known."""
 
     def __repr__(self) -> str:
         """Without the root key: reprs end up in logs."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from meshllm_core.identity.keys import SigningKey
 from meshllm_core.membership.certificates import found
 from meshllm_core.mesh.storage import MeshState
+from meshllm_core.wire.announcement import Address
 from tests.mesh.members import Member, joined, members, until
 
 
@@ -106,3 +107,36 @@ async def test_a_forged_chain_is_not_entered_from_disk(tmp_path: Path) -> None:
             assert getattr(error, "reason", "") == "other_mesh"
         else:
             raise AssertionError("a forged membership was taken")
+
+
+async def test_who_dials_while_a_node_still_starts_is_let_in_and_not_refused(tmp_path: Path) -> None:
+    async with members(tmp_path, "a") as (a,), members(tmp_path, "b", bind_port=19_382) as (b,):
+        await joined(a, b)
+        await b.service.stop()
+        await until(lambda: a.sees(b, "left"))
+        b.service = b.make()
+        starting = b.service.surroundings.start
+
+        async def slow(**arguments: object) -> None:
+            await starting(**arguments)  # type: ignore[arg-type]
+            assert a.service.session is not None
+            a.service.session.mesh.seen_nearby(b.key.public, [Address("127.0.0.1", 19_382)])
+            await asyncio.sleep(0.7)
+
+        b.service.surroundings.start = slow  # type: ignore[method-assign]
+        await b.service.start()
+        await until(lambda: a.sees(b) and b.sees(a), 1.0)
+        assert b.refused("no mesh") == 0
+
+
+async def test_a_node_comes_back_at_its_port_whichever_is_free_meanwhile(tmp_path: Path) -> None:
+    """Where nothing but the addresses of the last time is known, all of them must not move at once."""
+    async with members(tmp_path, "a", "b", "c") as machines:
+        await joined(*machines)
+        before = [machine.service.greeter.me.addresses for machine in machines]
+        for machine in machines:
+            await machine.service.stop()
+        for machine in reversed(machines):
+            machine.service = machine.make()
+            await machine.service.start()
+        assert [machine.service.greeter.me.addresses for machine in machines] == before
