@@ -17,6 +17,7 @@ COMMANDS = {
     "unload": "meshllm_core.cli.control:unload",
     "chat": "meshllm_core.cli.chat:chat",
     "models": "meshllm_core.cli.models:app",
+    "stages": "meshllm_core.cli.stages:app",
     "package": "meshllm_core.cli.package:app",
     "invite": "meshllm_core.cli.invite:invite",
     "join": "meshllm_core.cli.join:join",

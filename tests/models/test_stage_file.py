@@ -1,5 +1,6 @@
 """The stage's file: bytes of the source, holes for zeros, sources of every kind, damaged ones."""
 
+import shutil
 import struct
 from pathlib import Path
 
@@ -9,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshllm_core.errors import MeshError, ModelFileInvalid, StorageError
-from meshllm_core.models import stage_writer
 from meshllm_core.models.gguf_file import read_head
 from meshllm_core.models.stage_entries import SHAPE_KEY, array_entry, sliced_entry
 from meshllm_core.models.stage_file import plan_stage_file
@@ -127,7 +127,7 @@ def test_a_full_disk_is_told_before_anything_is_written(
     llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usage = type("Usage", (), {"free": 1000})
-    monkeypatch.setattr(stage_writer.shutil, "disk_usage", lambda folder: usage)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage)
     with pytest.raises(StorageError, match="and 1000 bytes are free"):
         write_stages(llama, [4], tmp_path)
     assert not list(tmp_path.iterdir())

@@ -1,13 +1,13 @@
 """One stage as the chain will use it: mixed batches, going back, refusals, memory."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from meshllm_core.engine.llama.stage import StageRunner
 from meshllm_core.errors import EngineError, InvalidRequest, ModelFileInvalid
-from meshllm_core.models import stage_rules
 from meshllm_core.models.stage_table import RULES, Rule
 from tests.stages.chain import Chain, rules_of, spec, write_stages
 from tests.stages.examine import Subject
@@ -93,17 +93,17 @@ def test_a_window_that_has_forgotten_too_much_is_not_trusted(tmp_path: Path) -> 
     ],
 )
 def test_a_step_that_cannot_be_is_refused_in_words(
-    tmp_path: Path, changed: dict[str, np.ndarray], words: str
+    tmp_path: Path, changed: dict[str, Any], words: str
 ) -> None:
     chain = _chain(tmp_path, "llama", 4)
-    good = {
+    good: dict[str, Any] = {
         "positions": np.arange(2, dtype=np.int32),
         "sequences": np.zeros(2, dtype=np.int32),
         "rows": np.zeros((2, 64), dtype=np.float32),
     }
     with pytest.raises(EngineError, match=words):
-        chain.runners[1].step(**(good | changed))  # type: ignore[arg-type]
-    assert chain.runners[1].step(**good).shape == (2, 64)  # type: ignore[arg-type]
+        chain.runners[1].step(**(good | changed))
+    assert chain.runners[1].step(**good).shape == (2, 64)
     chain.close()
 
 
@@ -127,11 +127,11 @@ def test_a_stage_of_another_version_is_refused(tmp_path: Path) -> None:
 
 def test_rows_for_the_first_stage_are_refused(tmp_path: Path) -> None:
     chain = _chain(tmp_path, "llama", 4)
-    step = {"positions": np.zeros(1, dtype=np.int32), "sequences": np.zeros(1, dtype=np.int32)}
+    zero, first = np.zeros(1, dtype=np.int32), chain.runners[0]
     with pytest.raises(EngineError, match="begins with tokens"):
-        chain.runners[0].step(**step, rows=np.zeros((1, 64), dtype=np.float32))
+        first.step(positions=zero, sequences=zero, rows=np.zeros((1, 64), dtype=np.float32))
     with pytest.raises(InvalidRequest, match="vocabulary of 64"):
-        chain.runners[0].step(**step, tokens=np.array([64], dtype=np.int32))
+        first.step(positions=zero, sequences=zero, tokens=zero + 64)
     chain.close()
 
 
@@ -160,9 +160,8 @@ def test_a_wrong_rule_is_noticed(
 ) -> None:
     subject = Subject(tmp_path, architecture, variant)
     assert subject.cut(3).result == "exact"
-    monkeypatch.setitem(stage_rules.RULES, architecture, wrong)
+    monkeypatch.setitem(RULES, architecture, wrong)
     assert subject.cut(3).result == "wrong"
-    assert RULES is stage_rules.RULES
 
 
 def test_three_stages_are_exact_too(tmp_path: Path) -> None:

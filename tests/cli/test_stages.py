@@ -1,0 +1,66 @@
+"""`meshllm stages`: the table that a test made, and where one model may be cut."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from meshllm_core.errors import ExitCode
+from meshllm_core.models.architectures import BINDING
+from meshllm_core.models.embedded import embedded_model
+from tests.cli.conftest import Result
+from tests.support.tiny_architectures import write_tiny
+from tests.support.tiny_bert import write_tiny_bert
+
+Run = Callable[..., Result]
+
+
+def test_the_table_names_every_architecture_and_its_proof(meshllm: Run) -> None:
+    shown = meshllm("stages", "support")
+    assert shown.code == 0, shown.err
+    lines = {line.split("  ")[0]: line for line in shown.out.splitlines()}
+    assert "7 of 7" in lines["qwen3"]
+    assert "its layers are passed through several times" in lines["hrm_text"]
+    assert f"Proved with {BINDING}: 32 positions" in shown.out
+    document = meshllm("stages", "support", "--json").document
+    assert document["llama_cpp"] == BINDING
+    assert len({model["architecture"] for model in document["models"]}) == 119
+
+
+def test_one_architecture_cut_by_cut(meshllm: Run) -> None:
+    shown = meshllm("stages", "support", "glm-dsa").out.splitlines()
+    assert [line.split()[1:3] for line in shown[1:4]] == [["1", "exact"], ["2", "refused"], ["3", "exact"]]
+    assert "The nearest cut that is exact is 1." in shown[2]
+    missing = meshllm("stages", "support", "bert")
+    assert (missing.code, missing.out) == (ExitCode.USAGE, "")
+    assert "'bert'" in missing.err
+
+
+def test_where_a_model_may_be_cut(meshllm: Run, tmp_path: Path) -> None:
+    shown = meshllm("stages", "show", str(embedded_model()))
+    assert "at every layer" in shown.out
+    model = write_tiny(tmp_path / "model.gguf", "glm-dsa")
+    document = meshllm("stages", "show", str(model), "--json").document
+    assert document["legal_cuts"] == [1, 3, 5]
+    assert set(document["forbidden_cuts"]) == {"2", "4"}
+    assert "Not at 2: layer 2 uses what layer 1 selected" in meshllm("stages", "show", str(model)).out
+
+
+def test_the_stages_between_cuts(meshllm: Run) -> None:
+    stages = meshllm("stages", "show", str(embedded_model()), "--cuts", "10,20", "--json").document
+    assert [(stage["start"], stage["end"]) for stage in stages] == [(0, 10), (10, 20), (20, 30)]
+    assert all(stage["mechanism"] == "file" for stage in stages)
+    assert stages[1]["bytes"] < stages[0]["bytes"]
+    table = meshllm("stages", "show", str(embedded_model()), "--cuts", "10").out
+    assert "0 to 9" in table
+
+
+def test_what_cannot_be_is_refused_in_words(meshllm: Run, tmp_path: Path) -> None:
+    model = write_tiny(tmp_path / "model.gguf", "glm-dsa")
+    refused = meshllm("stages", "show", str(model), "--cuts", "2")
+    assert (refused.code, refused.out) == (ExitCode.MODEL, "")
+    assert "cannot be cut at layer 2" in refused.err
+    assert "nearest cut that is exact is 1" in refused.err
+    unknown = meshllm("stages", "show", str(write_tiny_bert(tmp_path / "bert.gguf")))
+    assert unknown.code == ExitCode.MODEL
+    assert "(bert) cannot be divided" in unknown.err
+    for cuts in ("a", "3,2", "1,1"):
+        assert meshllm("stages", "show", str(model), "--cuts", cuts).code == ExitCode.USAGE
