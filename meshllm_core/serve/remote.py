@@ -32,7 +32,17 @@ and then every 5 s."""
 END_SECONDS = 0.5
 """So long the other side's end, which leaves together with its last frame, is waited for."""
 STALLED_SECONDS = 900.0
-"""So long a node may say that it is alive and give nothing."""
+"""So long a node may say that it is alive and give nothing …"""
+FACTS_SECONDS, TOKENIZE_SECONDS = 5.0, 60.0
+"""… to a question that needs no lane, …"""
+FREE_SECONDS = 30.0
+"""… while it tells everybody that a lane is free, …"""
+PROMPT_SECONDS, PROMPT_FACTOR = 60.0, 10.0
+"""… with a lane, before the first piece: this, and the factor times what the prompt takes by its figures."""
+PROMPT_RATE = 80.0
+"""Tokens a second of a prompt, where a node has not measured it."""
+ALIVE_SECONDS, ALIVES = 0.2, 20
+"""So many words of life may follow each other faster than that."""
 CONTEXT = 1 << 20
 """Tokens of a context that another node's word is taken for."""
 
@@ -63,7 +73,7 @@ class RemoteEngine:
     async def fetch_facts(self) -> ModelFacts:
         """What the other node's engine says of its model."""
         async with self._call(calls.AskFacts(self._replica.offer.name), calls.FACTS_FRAME) as channel:
-            reply = await self._reply(channel)
+            reply = await self._reply(channel, FACTS_SECONDS)
             if not isinstance(reply, calls.Facts):
                 raise WireError(f"a {type(reply).__name__} instead of facts")
             return calls.check_facts(reply.facts)
@@ -79,14 +89,16 @@ class RemoteEngine:
         ask = calls.Generate(self._replica.offer.name, msgspec.structs.replace(request, session=""))
         context = max(self.facts.context, self._replica.offer.context)
         check = AnswerCheck(request, min(context, CONTEXT))
+        last: Chunk | None = None
         async with self._call(ask, limits.CALL_FRAME) as channel:
             while True:
-                reply = await self._reply(channel)
+                reply = await self._reply(channel, self._patience(last), waiting=last is None)
                 if not isinstance(reply, calls.Chunks) or not reply.items:
                     raise WireError(f"a {type(reply).__name__} in the middle of an answer")
                 for chunk in reply.items:
                     if fault := check.fault(chunk):
                         raise WireError(fault)
+                    last = chunk
                     if isinstance(chunk, Started):
                         yield self._signed(chunk)
                     else:
@@ -104,7 +116,7 @@ class RemoteEngine:
         """See StageEngine.tokenize."""
         ask = calls.Tokenize(self._replica.offer.name, text, add_special, parse_special)
         async with self._call(ask, limits.CALL_FRAME) as channel:
-            reply = await self._reply(channel)
+            reply = await self._reply(channel, TOKENIZE_SECONDS)
             if not isinstance(reply, calls.Tokens):
                 raise WireError(f"a {type(reply).__name__} instead of tokens")
             return reply.tokens
@@ -113,7 +125,7 @@ class RemoteEngine:
         """See StageEngine.detokenize."""
         ask = calls.Detokenize(self._replica.offer.name, tuple(tokens))
         async with self._call(ask, limits.CALL_FRAME) as channel:
-            reply = await self._reply(channel)
+            reply = await self._reply(channel, TOKENIZE_SECONDS)
             if not isinstance(reply, calls.Text):
                 raise WireError(f"a {type(reply).__name__} instead of text")
             return reply.text
@@ -165,9 +177,28 @@ class RemoteEngine:
         except (TimeoutError, LinkClosed, PeerUnreachable) as error:
             raise PeerUnreachable(f"{self._name} cannot be reached now.", hint=_AGAIN) from error
 
-    async def _reply(self, channel: Channel) -> calls.Reply:
-        """The next reply that says something. Raises what the other node refuses with."""
-        began = time.monotonic()
+    def _patience(self, last: Chunk | None) -> float:
+        """How long after this piece of an answer the next one may take, in seconds."""
+        if not isinstance(last, Started):
+            return STALLED_SECONDS
+        rate = self._replica.offer.prompt_tokens_per_second or PROMPT_RATE
+        return min(STALLED_SECONDS, PROMPT_SECONDS + PROMPT_FACTOR * last.prompt_tokens / rate)
+
+    def _lane_is_free(self) -> bool:
+        """Whether the node says so now."""
+        here = (self._replica.node, self._replica.offer.name)
+        offers = [r.offer for r in self._peers.replicas() if (r.node, r.offer.name) == here]
+        return any(o.status == "ready" and o.active + o.queued < max(1, o.lanes) for o in offers)
+
+    async def _reply(
+        self, channel: Channel, patience: float = STALLED_SECONDS, *, waiting: bool = False
+    ) -> calls.Reply:
+        """The next reply that says something, within `patience` seconds; `waiting` for a lane.
+
+        Raises what the other node refuses with.
+        """
+        began = busy_at = last = time.monotonic()
+        hasty = 0
         while True:
             try:
                 async with asyncio.timeout(self._silence):
@@ -181,8 +212,21 @@ class RemoteEngine:
                 raise LinkClosed("The channel ended.")
             match calls.decode_reply(body):
                 case calls.Alive():
-                    if time.monotonic() - began > STALLED_SECONDS:
-                        raise EngineTimeout(f"{self._name} gave nothing for {STALLED_SECONDS:.0f} s.")
+                    now = time.monotonic()
+                    hasty += now - last < ALIVE_SECONDS
+                    last = now
+                    if hasty > ALIVES:
+                        raise WireError("again and again only that it is alive")
+                    if now - began > patience:
+                        raise EngineTimeout(f"{self._name} gave nothing for {patience:.0f} s.", hint=_AGAIN)
+                    if not waiting or not self._lane_is_free():
+                        busy_at = now
+                    elif now - busy_at > FREE_SECONDS:
+                        raise EngineTimeout(
+                            f"{self._name} says that it has a free lane, and began nothing for"
+                            f" {FREE_SECONDS:.0f} s.",
+                            hint=_AGAIN,
+                        )
                 case calls.Refused() as refused:
                     raise calls.error_of(refused, self._name)
                 case reply:

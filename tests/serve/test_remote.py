@@ -23,7 +23,7 @@ from meshllm_core.serve import calls, remote
 from meshllm_core.serve.remote import RemoteEngine
 from meshllm_core.wire import limits
 from tests.api.openai.conftest import eventually
-from tests.support.peers import Answerer, MemoryChannel, MemoryPeers, RemoteNode, node
+from tests.support.peers import Answerer, MemoryChannel, MemoryPeers, RemoteNode, node, offer
 from tests.support.scripted_engine import FACTS, Script, ScriptedEngine, Wait
 
 R = RequestId("r1")
@@ -166,10 +166,71 @@ async def test_a_node_that_says_nothing(
     await asking.peers.idle()
 
 
-async def test_a_node_that_only_lives(asking: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "STALLED_SECONDS", 0.05)
-    asking.serving.answerer = says(calls.Alive(), forever=True)
+def lives(*before: calls.Reply, pause: float = 0.02) -> Answerer:
+    """A node that says these and then no more than that it is alive."""
+
+    async def answerer(channel: MemoryChannel) -> None:
+        try:
+            for frame in before:
+                await channel.send(calls.encode(frame))
+            while True:
+                await channel.send(calls.encode(calls.Alive()))
+                await asyncio.sleep(pause)
+        except LinkClosed:
+            pass
+
+    return answerer
+
+
+@pytest.mark.parametrize(
+    ("limit", "before"),
+    [("STALLED", []), ("FREE", []), ("PROMPT", [calls.Chunks((BEGIN,))])],
+    ids=["queue", "free lane", "prompt"],
+)
+async def test_a_node_that_only_lives(
+    asking: Asking, monkeypatch: pytest.MonkeyPatch, limit: str, before: list[calls.Reply]
+) -> None:
+    monkeypatch.setattr(remote, "ALIVES", 1000)
+    monkeypatch.setattr(remote, f"{limit}_SECONDS", 0.05)
+    asking.serving.offers = [offer(active=0 if limit == "FREE" else 4, prompt_tokens_per_second=1e6)]
+    asking.engine = RemoteEngine(asking.peers, asking.peers.replicas()[0], FACTS)
+    asking.serving.answerer = lives(*before)
     with pytest.raises(EngineTimeout, match="kitchen"):
+        await asking.run()
+    await asking.peers.idle()
+
+
+async def test_a_node_that_is_busy_may_let_wait(asking: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "FREE_SECONDS", 0.05)
+    asking.serving.offers = [offer(active=4, queued=9)]
+    asking.serving.answerer = lives()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await asking.run()
+    await asking.peers.idle()
+
+
+@pytest.mark.parametrize("question", ["fetch_facts", "tokenize", "detokenize"])
+async def test_what_needs_no_lane_is_answered_at_once(
+    asking: Asking, monkeypatch: pytest.MonkeyPatch, question: str
+) -> None:
+    for name in ("FACTS_SECONDS", "TOKENIZE_SECONDS"):
+        monkeypatch.setattr(remote, name, 0.05)
+    asking.serving.answerer = lives()
+    with pytest.raises(EngineTimeout, match="kitchen"):
+        match question:
+            case "fetch_facts":
+                await asking.engine.fetch_facts()
+            case "tokenize":
+                await asking.engine.tokenize("x", add_special=True, parse_special=True)
+            case _:
+                await asking.engine.detokenize([1])
+    await asking.peers.idle()
+
+
+async def test_a_flood_of_signs_of_life_is_nonsense(asking: Asking) -> None:
+    asking.serving.answerer = lives(pause=0.0)
+    with pytest.raises(WireError, match="only that it is alive"):
         await asking.run()
     await asking.peers.idle()
 
