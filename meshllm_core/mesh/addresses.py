@@ -1,5 +1,6 @@
 """Where each member may be reached: what it says itself, what worked, what was seen nearby."""
 
+import ipaddress
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -11,6 +12,15 @@ TRIED = 2 * limits.ADDRESSES
 """Addresses of one node that are kept."""
 
 
+def _can_be_dialled(address: Address) -> bool:
+    """Not a name, which would be looked up, and no address of many machines or of none."""
+    try:
+        host = ipaddress.ip_address(address.host.partition("%")[0])
+    except ValueError:
+        return False
+    return not (host.is_multicast or host.is_unspecified or address.host == "255.255.255.255")
+
+
 @dataclass
 class AddressBook:
     """Addresses by node, the most promising first. Bounded: the node that was learned of first goes."""
@@ -20,7 +30,8 @@ class AddressBook:
 
     def learn(self, node: NodeId, addresses: Iterable[Address]) -> bool:
         """These are said to be addresses of `node`; the newest are tried first. Whether one was not known."""
-        fresh = list(dict.fromkeys(addresses))[: limits.ADDRESSES]
+        fresh = [address for address in dict.fromkeys(addresses) if _can_be_dialled(address)]
+        fresh = fresh[: limits.ADDRESSES]
         if not fresh:
             return False
         known = self._known.pop(node, [])

@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
+from meshllm_core.errors import PeerUnreachable
 from meshllm_core.ids import NodeId
 from meshllm_core.mesh import control
 from meshllm_core.mesh.peer_link import PeerLink
@@ -94,12 +95,17 @@ class ReachTest:
             question.answered.set()
 
     def asked(self, link: PeerLink, message: hs.DialBack) -> None:
-        """A member wants to know. Only addresses that it announced are tried, and not too often."""
+        """A member wants to know. Only addresses that it announced are tried, and not too often.
+
+        And only those of the host that its packets come from: whoever could name others could look through
+        this node for open ports, of this machine too.
+        """
         now = self.clock.monotonic()
         if now - self._served.get(link.peer, float("-inf")) < PER_PEER_SECONDS:
             return
         self._served[link.peer] = now
-        own = set(link.greeted.hello.addresses) | {link.greeted.link.address}
+        seen = link.greeted.link.address
+        own = {address for address in (*link.greeted.hello.addresses, seen) if address.host == seen.host}
         addresses = [address for address in message.addresses if address in own]
         task = asyncio.create_task(self._serve(link, message.nonce, addresses), name="dial back")
         self._tasks.add(task)
@@ -109,7 +115,8 @@ class ReachTest:
         async def knocking() -> None:
             for _ in range(KNOCKS):
                 for address in addresses:
-                    await self.transport.knock(address, nonce)
+                    with contextlib.suppress(PeerUnreachable):
+                        await self.transport.knock(address, nonce)
                 await asyncio.sleep(KNOCK_SECONDS / KNOCKS)
 
         async def dialling() -> None:
