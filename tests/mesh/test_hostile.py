@@ -25,7 +25,18 @@ ELSEWHERE = "127.0.0.2"
 
 @pytest.mark.parametrize(
     "host",
-    "example.org localhost 1.2.3 999.1.1.1 ::g 0.0.0.0 :: 224.0.0.1 ff02::1 255.255.255.255".split(),
+    [
+        "example.org",
+        "localhost",
+        "1.2.3",
+        "999.1.1.1",
+        "::g",
+        "0.0.0.0",
+        "::",
+        "224.0.0.1",
+        "ff02::1",
+        "255.255.255.255",
+    ],
 )
 def test_only_addresses_of_one_machine_are_dialled(host: str) -> None:
     book, node = AddressBook(), NodeId(bytes(32))
