@@ -155,7 +155,7 @@ def _check_together(settings: Settings) -> None:
         raise ConfigError(
             f"{settings.source('host')}: host {settings.host} opens the endpoint to other machines "
             "and no api_key is set.",
-            hint="Set api_key (MESHLLM_API_KEY) or listen on 127.0.0.1; --listen-without-key opens it to all.",
+            hint="Set api_key (MESHLLM_API_KEY) or use 127.0.0.1; --listen-without-key opens it to all.",
             param="host",
         )
     if settings.publish and settings.client:

@@ -61,9 +61,22 @@ class Settings:
         flag="--max-vram",
         allowed=(0, 65_536),
     )
+    split: bool = key(
+        False,
+        "Spread the models over the machines of the mesh, for those that no machine holds alone.",
+        section="Models",
+        flag="--split",
+    )
+    wire_dtype: str = key(
+        "auto",
+        "Number format between the stages of a split model; auto takes the smallest that is certified exact.",
+        section="Models",
+        flag="--wire-dtype",
+        choices=("auto", "f32", "f16", "bf16", "q8", "q8x"),
+    )
     host: str = key(
         "127.0.0.1",
-        "Address on which the OpenAI endpoint listens; anything but loopback needs api_key or listen_without_key.",
+        "Address on which the OpenAI endpoint listens; beyond loopback with api_key or listen_without_key.",
         section="Network",
         flag="--host",
         pattern=_HOST,
@@ -98,7 +111,7 @@ class Settings:
     )
     listen_without_key: bool = key(
         False,
-        "Let anybody who reaches this machine use the OpenAI endpoint: listen beyond loopback without api_key.",
+        "Let anybody who reaches this machine use the OpenAI endpoint, beyond loopback and without api_key.",
         section="Network",
         flag="--listen-without-key",
     )
@@ -132,7 +145,7 @@ class Settings:
         flag="--mesh-name",
         pattern=_NAME,
     )
-    mesh_discovery_mode: str = key(
+    mesh_discovery_mode: Literal["mdns", "nostr", "off"] = key(
         "mdns",
         "How machines find each other: mdns on the local network, nostr by public relays, off.",
         section="Mesh",
@@ -180,7 +193,7 @@ class Settings:
         flag="--bind-port",
         allowed=(0, 65_535),
     )
-    trust_policy: str = key(
+    trust_policy: Literal["off", "prefer-owned", "require-owned", "allowlist"] = key(
         "off",
         "Whom to admit by owner: off, prefer-owned, require-owned, allowlist (`meshllm owner`).",
         section="Mesh",
@@ -238,14 +251,14 @@ class Settings:
         section="Engine",
         allowed=(16, 16_384),
     )
-    flash_attention: str = key(
+    flash_attention: Literal["auto", "on", "off"] = key(
         "auto",
         "Flash attention; auto uses it where the device can.",
         section="Engine",
         flag="--flash-attention",
         choices=("auto", "on", "off"),
     )
-    kv_type: str = key(
+    kv_type: Literal["f16", "q8_0", "q4_0"] = key(
         "f16",
         "Number format of the KV cache; q8_0 and q4_0 save memory and cost accuracy.",
         section="Engine",

@@ -5,8 +5,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from meshllm_core.engine.contexts import AnyContext
 from meshllm_core.engine.job import EngineJob, prepare
-from meshllm_core.engine.llama.context import Context
 from meshllm_core.engine.llama.model import Model
 from meshllm_core.engine.protocol import (
     Answer,
@@ -31,7 +31,7 @@ class Inbox:
     """
 
     model: Model
-    context: Context
+    context: AnyContext
     spec: LoadSpec
     deliver: Callable[[FromChild], None]
     embeddings: bool

@@ -3,8 +3,9 @@
 import time
 from collections.abc import Callable
 
+from meshllm_core.engine.contexts import AnyContext
 from meshllm_core.engine.job import EngineJob
-from meshllm_core.engine.llama.context import INTERRUPTED, NO_ROOM, Context
+from meshllm_core.engine.llama.context import INTERRUPTED, NO_ROOM
 from meshllm_core.engine.llama.model import Model
 from meshllm_core.engine.llama.sampler import GrammarDeadEnd
 from meshllm_core.engine.meter import Meter
@@ -12,6 +13,7 @@ from meshllm_core.engine.protocol import Chunks, LoadSpec, Stats
 from meshllm_core.engine.scheduler import (
     PREFILL_ALONE_SECONDS,
     UNINTERRUPTED_SECONDS,
+    FixedChunk,
     Lanes,
     PrefillRate,
     Work,
@@ -35,7 +37,11 @@ class EngineLoop:
     """Continuous batching of many requests over one context."""
 
     def __init__(
-        self, model: Model, context: Context, spec: LoadSpec, send: Callable[[Chunks | Stats], None]
+        self,
+        model: Model,
+        context: AnyContext,
+        spec: LoadSpec,
+        send: Callable[[Chunks | Stats], None],
     ) -> None:
         self._model = model
         self._context = context
@@ -50,9 +56,14 @@ class EngineLoop:
         self._ledger = self._slots.ledger
         # A recurrent state cannot be taken back to where an interrupted step began.
         self._interruptible = not model.recurrent
-        self._rate = PrefillRate(
-            largest_chunk=spec.prefill_chunk,
-            alone_seconds=PREFILL_ALONE_SECONDS if self._interruptible else UNINTERRUPTED_SECONDS,
+        self._ahead = context.ahead_limit
+        self._rate = (
+            FixedChunk(largest_chunk=context.chunk)
+            if self._ahead
+            else PrefillRate(
+                largest_chunk=spec.prefill_chunk,
+                alone_seconds=PREFILL_ALONE_SECONDS if self._interruptible else UNINTERRUPTED_SECONDS,
+            )
         )
         self.prefilling: frozenset[RequestId] = frozenset()
         """Requests with a long chunk in the running step: cancelling one of them may interrupt it."""
@@ -200,6 +211,10 @@ class EngineLoop:
             job = part.job
             tokens = job.tokens[job.held : job.held + part.count]
             ends.append(self._context.add(tokens, job.held, job.sequence, last_logits=part.finishes))
+            if self._ahead and not part.finishes:
+                after = job.held + part.count
+                window = job.tokens[after : after + self._ahead * self._context.chunk]
+                self._context.ahead(window, after, job.sequence)
         return ends
 
     def _note(self, work: list[Work[EngineJob]], seconds: float) -> None:

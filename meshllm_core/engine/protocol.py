@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from meshllm_core.engine.chain_spec import ChainSpec
 from meshllm_core.engine.types import Delta, Finished, GenerationRequest, ModelFacts, Refused, Started
 from meshllm_core.errors import EngineError
 from meshllm_core.ids import RequestId
@@ -49,6 +50,8 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
     kv_type: Literal["f16", "q8_0", "q4_0"] = "f16"
     mmap: bool = True
     mlock: bool = False
+    chain: ChainSpec | None = None
+    """Set for a stage of a model that is split."""
 
 
 class Generate(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
@@ -135,8 +138,20 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True, tag="stats"):
     cells_total: int
 
 
-ToChild = LoadSpec | Generate | Cancel | Tokenize | Detokenize | Embed
-FromChild = Progress | Loaded | LoadFailed | Chunks | Answer | Stats
+class StageData(msgspec.Struct, frozen=True, kw_only=True, tag="stage_data"):
+    """A unit of a chain, as it travels; either way."""
+
+    data: bytes
+
+
+class ChainBroken(msgspec.Struct, frozen=True, kw_only=True, tag="chain_broken"):
+    """A stage is lost or has refused a unit; the process that is told ends, or says so and ends."""
+
+    message: str
+
+
+ToChild = StageData | ChainBroken | LoadSpec | Generate | Cancel | Tokenize | Detokenize | Embed
+FromChild = StageData | ChainBroken | Progress | Loaded | LoadFailed | Chunks | Answer | Stats
 
 _encoder = msgspec.msgpack.Encoder()
 to_child_decoder = msgspec.msgpack.Decoder(ToChild)

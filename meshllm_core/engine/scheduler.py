@@ -62,6 +62,15 @@ class PrefillRate:
 
 
 @dataclass
+class FixedChunk(PrefillRate):
+    """Chunks of one size: those that come next can be on their way before they are asked for."""
+
+    def budget(self, *, decoding: bool, capacity: int) -> int:
+        """Always the same, where there is room."""
+        return min(capacity, self.largest_chunk)
+
+
+@dataclass
 class Lanes(Generic[J]):
     """Jobs that compute and jobs that wait. `waiting` is bounded by whoever fills it."""
 

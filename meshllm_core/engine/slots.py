@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from meshllm_core.engine.contexts import AnyContext
 from meshllm_core.engine.job import EngineJob
 from meshllm_core.engine.kv import Ledger
-from meshllm_core.engine.llama.context import Context
 from meshllm_core.engine.llama.model import Model
 from meshllm_core.engine.parking import Parked, Parking
 
@@ -17,7 +17,7 @@ WORTH_PARKING = 32
 class Slots:
     """The ledger, the parking and llama.cpp's memory, kept in step."""
 
-    def __init__(self, model: Model, context: Context, *, sequences: int, parking_bytes: int) -> None:
+    def __init__(self, model: Model, context: AnyContext, *, sequences: int, parking_bytes: int) -> None:
         self._model = model
         self._context = context
         self.ledger = Ledger(sequences, context.cells)
@@ -37,7 +37,7 @@ class Slots:
             if match.idle and (2 * length >= held or spare is None or self._model.recurrent):
                 self._take(job, match.sequence, length)
                 return
-            if spare is not None and not self._model.recurrent:
+            if spare is not None and self._context.shares and not self._model.recurrent:
                 self.drop(spare)
                 self._context.share(match.sequence, spare, length)
                 self.ledger.share(match.sequence, spare, length)

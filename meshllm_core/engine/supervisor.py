@@ -19,6 +19,7 @@ from meshllm_core.engine.mailbox import Mailbox
 from meshllm_core.engine.protocol import (
     Answer,
     Cancel,
+    ChainBroken,
     Chunks,
     Detokenize,
     Embed,
@@ -28,6 +29,7 @@ from meshllm_core.engine.protocol import (
     LoadFailed,
     LoadSpec,
     Progress,
+    StageData,
     Stats,
     ToChild,
     Tokenize,
@@ -79,6 +81,10 @@ class EngineProcess:
         self.exited: asyncio.Future[EngineExited] = asyncio.get_running_loop().create_future()
         """Resolves when the process ends without `close` having been called."""
         self._on_stats = on_stats
+        self.on_unit: Callable[[bytes], None] = _ignored
+        """Called with every unit that the child passes on; set before `start` for a stage of a chain."""
+        self.on_refused_unit: Callable[[str], None] = _ignored
+        """Called with the words for every unit that the child refused."""
         self._facts: ModelFacts | None = None
         self._boxes: dict[RequestId, Mailbox] = {}
         self._calls: dict[int, asyncio.Future[Answer]] = {}
@@ -264,6 +270,10 @@ class EngineProcess:
                     waiting.set_result(message)
             case Stats():
                 self._on_stats(message)
+            case StageData(data=data):
+                self.on_unit(data)
+            case ChainBroken(message=text):
+                self.on_refused_unit(text)
 
     def _fail_all(self, error: EngineExited) -> None:
         for box in self._boxes.values():
@@ -272,6 +282,18 @@ class EngineProcess:
             if not waiting.done():
                 waiting.set_exception(error)
         self._calls.clear()
+
+    # Chain ----------------------------------------------------------------------------------
+
+    def pass_unit(self, data: bytes) -> None:
+        """Hands a unit of the chain to the child. What it has not taken is bounded by who sends units."""
+        if not self._writer.is_closing():
+            self._writer.write(encode(StageData(data=data)))
+
+    def break_chain(self, message: str) -> None:
+        """Tells the driver that nothing more will come."""
+        if not self._writer.is_closing():
+            self._writer.write(encode(ChainBroken(message=message)))
 
     # StageEngine ----------------------------------------------------------------------------
 
@@ -332,6 +354,10 @@ class EngineProcess:
         if answer.error:
             raise error_of_answer(answer)
         return answer
+
+
+def _ignored(_: object) -> None:
+    """A whole model is no part of a chain."""
 
 
 def _memory_kill_count() -> int:

@@ -13,13 +13,18 @@ import socket
 import sys
 import threading
 
+import msgspec
+
+from meshllm_core.engine.contexts import AnyContext
 from meshllm_core.engine.inbox import Inbox, ended
 from meshllm_core.engine.llama.context import Context
 from meshllm_core.engine.llama.library import api
 from meshllm_core.engine.llama.model import Model
+from meshllm_core.engine.llama.stage import StageRunner
 from meshllm_core.engine.loop import EngineLoop
 from meshllm_core.engine.protocol import (
     Cancel,
+    ChainBroken,
     Chunks,
     Embed,
     FromChild,
@@ -27,11 +32,14 @@ from meshllm_core.engine.protocol import (
     LoadFailed,
     LoadSpec,
     Progress,
+    StageData,
     Stats,
     encode,
     frame_length,
     to_child_decoder,
 )
+from meshllm_core.engine.split_context import SplitContext
+from meshllm_core.engine.stage_worker import StageWorker
 from meshllm_core.errors import EngineError, ModelError
 
 PROGRESS_STEPS = 100
@@ -70,8 +78,8 @@ class Wire:
         return bytes(data)
 
 
-def load(spec: LoadSpec, wire: Wire) -> tuple[Model, Context]:
-    """Model and context. Raises ModelError or EngineError."""
+def load(spec: LoadSpec, wire: Wire) -> tuple[Model, AnyContext] | StageWorker:
+    """Model and context, or what computes a stage that is not the last. Raises ModelError or EngineError."""
     said = -1
 
     def on_progress(fraction: float) -> None:
@@ -81,8 +89,19 @@ def load(spec: LoadSpec, wire: Wire) -> tuple[Model, Context]:
             said = step
             wire.send(Progress(fraction=fraction))
 
-    model = Model(spec, on_progress)
-    return model, Context(model, spec, embeddings=model.embeds)
+    if spec.chain is None:
+        model = Model(spec, on_progress)
+        return model, Context(model, spec, embeddings=model.embeds)
+    runner = StageRunner(spec, on_progress=on_progress)
+
+    def send(data: bytes) -> None:
+        wire.send(StageData(data=data))
+
+    if spec.chain.role == "driver":
+        return runner.model, SplitContext(runner, spec.chain, send)
+    return StageWorker(
+        runner, spec.chain, send=send, refuse=lambda text: wire.send(ChainBroken(message=text))
+    )
 
 
 def run(wire: Wire) -> None:
@@ -91,15 +110,23 @@ def run(wire: Wire) -> None:
     if not isinstance(spec, LoadSpec):
         raise EngineError(f"The first message was {type(spec).__name__}, not a load.")
     try:
-        model, context = load(spec, wire)
+        loaded = load(spec, wire)
     except ModelError as error:
         wire.send(LoadFailed(code="bad_file", message=str(error)))
         return
     except EngineError as error:
         wire.send(LoadFailed(code="out_of_memory", message=str(error)))
         return
+    if isinstance(loaded, StageWorker):
+        _run_stage(loaded, wire, spec)
+        return
+    model, context = loaded
     inbox = Inbox(model, context, spec, wire.send, embeddings=model.embeds)
-    wire.send(Loaded(facts=model.facts(context=inbox.context_limit, embeddings=model.embeds)))
+    facts = model.facts(context=inbox.context_limit, embeddings=model.embeds)
+    if spec.chain is not None:
+        # The file here holds the last stage; who asks wants to know of the whole model.
+        facts = msgspec.structs.replace(facts, parameters=spec.chain.parameters)
+    wire.send(Loaded(facts=facts))
     gc.collect()
     gc.freeze()
 
@@ -113,15 +140,38 @@ def run(wire: Wire) -> None:
     serve(loop, inbox, context)
 
 
+def _run_stage(worker: StageWorker, wire: Wire, spec: LoadSpec) -> None:
+    """Compute what comes until the node goes away."""
+    wire.send(Loaded(facts=worker.facts(spec)))
+    gc.collect()
+    gc.freeze()
+
+    def read() -> None:
+        while True:
+            message = wire.receive()
+            if isinstance(message, StageData):
+                worker.inbox.put(message.data)
+
+    threading.Thread(target=read, name="reader", daemon=True).start()
+    worker.run()
+
+
 def _read(wire: Wire, inbox: Inbox, loop: EngineLoop) -> None:
     while True:
         message = wire.receive()
+        if isinstance(inbox.context, SplitContext):
+            if isinstance(message, StageData):
+                inbox.context.deliver(message.data)
+                continue
+            if isinstance(message, ChainBroken):
+                inbox.context.fail(message.message)
+                continue
         inbox.receive(message)
         if isinstance(message, Cancel) and message.request_id in loop.prefilling:
             inbox.context.interrupt()
 
 
-def serve(loop: EngineLoop, inbox: Inbox, context: Context) -> None:
+def serve(loop: EngineLoop, inbox: Inbox, context: AnyContext) -> None:
     """Take what arrived, compute a step, again; sleeps while there is nothing to do."""
     while True:
         # Before the queue is emptied: an interrupt that comes later belongs to a message not yet seen.

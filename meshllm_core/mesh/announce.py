@@ -20,6 +20,7 @@ CALM_PER_MEMBER = 0.3
 """Seconds more per member, so that the traffic of a large mesh stays bounded."""
 REFRESH_SECONDS = 600.0
 MEMORY_STEP = 256 << 20
+LENT_STEP = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,8 @@ class Local:
     memory_free: int
     devices: tuple[DeviceOffer, ...]
     models: tuple[ModelOffer, ...]
+    memory_lent: int = 0
+    """Bytes that a stage of another member's model may take."""
 
 
 @dataclass
@@ -94,6 +97,7 @@ class Announcer:
             accepts_udp=self.accepts_udp,
             accepts_tcp=self.accepts_tcp,
             owner=self.me.owner,
+            memory_lent=local.memory_lent // LENT_STEP * LENT_STEP,
         )
 
 
@@ -103,7 +107,8 @@ def _urgent(said: Announcement) -> object:
 
 
 def _figures(said: Announcement) -> object:
-    return said.memory_free, said.models, {trip.peer for trip in said.round_trips}
+    lent = said.memory_lent // MEMORY_STEP
+    return said.memory_free, lent, said.models, {trip.peer for trip in said.round_trips}
 
 
 def _rounded(offer: ModelOffer) -> ModelOffer:

@@ -33,7 +33,7 @@ class Environment:
     append: Callable[[AnyEvent], None]
     local: Callable[[], Local]
     on_call: Callable[[NodeId, Channel], None]
-    """A member opened a CALL channel."""
+    """A member opened a CALL or a TRANSFER channel."""
     store: MeshStore
     owners: OwnerStore
     refusals: Refusals

@@ -25,6 +25,7 @@ from meshllm_core.mesh.peer_link import Handlers, PeerLink
 from meshllm_core.mesh.reach import ReachTest, TcpAnswers
 from meshllm_core.mesh.refusals import COPIED
 from meshllm_core.mesh.tasks import Tasks
+from meshllm_core.state.event import NoticeLevel
 from meshllm_core.transport.link import Channel, Clock, Link, Transport
 from meshllm_core.wire import gossip as wire
 from meshllm_core.wire import handshake as hs
@@ -52,7 +53,7 @@ class Hooks:
     """Something about a peer changed."""
     on_channel: Callable[[NodeId, Channel], None]
     """A member opened a CALL or TRANSFER channel."""
-    on_notice: Callable[[str, str], None]
+    on_notice: Callable[[NoticeLevel, str], None]
     """(level, text) for a person."""
     on_refuted: Callable[[int], None]
     """This node had to take a new incarnation."""

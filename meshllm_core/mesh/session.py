@@ -30,7 +30,7 @@ from meshllm_core.state.mesh_events import (
     InvitesChanged,
     MeshEntered,
 )
-from meshllm_core.transport.link import Channel, ChannelKind
+from meshllm_core.transport.link import Channel
 from meshllm_core.wire import handshake as hs
 from meshllm_core.wire.announcement import Address
 
@@ -96,7 +96,7 @@ class Session:
                 on_change=self._changed,
                 on_peer=lambda node: self.peers.touch(node),
                 on_channel=self._channel_came,
-                on_notice=env.notice,  # type: ignore[arg-type]
+                on_notice=env.notice,
                 on_refuted=lambda _: None,
                 counted=env.refusals.count,
             ),
@@ -258,10 +258,10 @@ class Session:
             raise JoinRefused(status.sentence, reason="policy")
 
     def _channel_came(self, peer: NodeId, channel: Channel) -> None:
-        if channel.kind is ChannelKind.CALL and self.greeter.me.role == "host":
+        if self.greeter.me.role == "host":
             self.environment.on_call(peer, channel)
         else:
-            # A client computes for nobody, and files are not fetched from peers yet.
+            # A client computes for nobody and has no files for others.
             channel.abort()
 
     # What is done by request ----------------------------------------------------------------------

@@ -38,6 +38,8 @@ class NodeBackend:
                     arguments["model"],
                     context_size=arguments.get("ctx_size"),
                     lanes=arguments.get("lanes"),
+                    split=arguments.get("split"),
+                    wire_dtype=arguments.get("wire_dtype"),
                 )
                 return {"model": model, "status": "requested"}
             case "unload":

@@ -19,7 +19,7 @@ from meshllm_core.models.fit import verify
 from meshllm_core.node.engine_log import engine_log
 from meshllm_core.node.prepare import Prepared
 from meshllm_core.paths import Paths
-from meshllm_core.serve.router import HostedModel
+from meshllm_core.serve.router import HostedModel, HostedStatus
 from meshllm_core.state import events as ev
 
 log = logging.getLogger(__name__)
@@ -189,11 +189,11 @@ class ModelHost:
         )
         self._set("failed", detail=str(error))
 
-    def _set(self, status: str, detail: str = "") -> None:
+    def _set(self, status: HostedStatus, detail: str = "") -> None:
         self.hosted = HostedModel(
             id=self.id,
             created=self.created,
-            status=status,  # type: ignore[arg-type]
+            status=status,
             engine=self.engine if status == "ready" else None,
             detail=detail,
         )
@@ -207,18 +207,21 @@ class ModelHost:
 
     def _on_stats(self, stats: Stats) -> None:
         self._restarts.clear()  # it told its speed, so it computed: the model is not what ends its engines
-        self.append(
-            ev.ThroughputMeasured(
-                at=time.time(),
-                model=self.id,
-                decode_tokens_per_second=stats.decode_tokens_per_second,
-                prompt_tokens_per_second=stats.prompt_tokens_per_second,
-                active=stats.active,
-                queued=stats.queued,
-                cells_used=stats.cells_used,
-                cells_total=stats.cells_total,
-            )
-        )
+        self.append(throughput(self.id, stats))
+
+
+def throughput(model: ModelId, stats: Stats) -> ev.ThroughputMeasured:
+    """What an engine says of its speed, as an event."""
+    return ev.ThroughputMeasured(
+        at=time.time(),
+        model=model,
+        decode_tokens_per_second=stats.decode_tokens_per_second,
+        prompt_tokens_per_second=stats.prompt_tokens_per_second,
+        active=stats.active,
+        queued=stats.queued,
+        cells_used=stats.cells_used,
+        cells_total=stats.cells_total,
+    )
 
 
 def _resident(pid: int) -> int:

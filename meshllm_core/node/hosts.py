@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from meshllm_core.config import Settings
 from meshllm_core.errors import ModelUnknown, NodeError
@@ -17,6 +18,9 @@ from meshllm_core.node.prepare import GB, Prepared, Wish, prepare_load
 from meshllm_core.paths import Paths
 from meshllm_core.serve.router import HostedModel
 from meshllm_core.state import events as ev
+
+if TYPE_CHECKING:
+    from meshllm_core.node.split_host import SplitHost, SplitMesh
 
 MODELS_LIMIT = 32
 """Models that a node serves at the same time."""
@@ -38,12 +42,24 @@ class Hosts:
     hardware: "asyncio.Task[Hardware]"
     """Detecting it; a load waits for that."""
     hosted: dict[ModelId, HostedModel] = field(default_factory=dict)
-    _hosts: list[ModelHost] = field(default_factory=list)
+    mesh: "Callable[[], SplitMesh]" = field(init=False)
+    """The mesh, for models that are spread over it; set before the first load."""
+    _hosts: list["ModelHost | SplitHost"] = field(default_factory=list)
     _tasks: dict[int, "asyncio.Task[None]"] = field(default_factory=dict)
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    def load(self, ref: str, *, context_size: int | None = None, lanes: int | None = None) -> ModelId:
+    def load(
+        self,
+        ref: str,
+        *,
+        context_size: int | None = None,
+        lanes: int | None = None,
+        split: bool | None = None,
+        wire_dtype: str | None = None,
+    ) -> ModelId:
         """Begin to load; the events tell how it goes. Returns the name of its row for now.
+
+        `split` spreads it over the machines of the mesh.
 
         Raises NodeError when the same model is there already or there are too many.
         """
@@ -54,23 +70,65 @@ class Hosts:
             raise NodeError(
                 f"{MODELS_LIMIT} models are loaded; that is the limit.", hint="`meshllm unload` one."
             )
+        size = self.settings.ctx_size if context_size is None else context_size
+        host: ModelHost | SplitHost
+        if self.settings.split if split is None else split:
+            # Planner, codecs and stages: a node that splits nothing need not have them in memory.
+            from meshllm_core.node import split_host
+
+            host = split_host.SplitHost(
+                ref=ref,
+                id=ModelId(ref),
+                paths=self.paths,
+                settings=self.settings,
+                append=self.append,
+                resolve=self._resolved_alone,
+                publish=self._publish,
+                mesh=self.mesh(),
+                instead=self._whole_instead,
+                context_size=size,
+                lanes=lanes or self.settings.lanes,
+                wire_dtype=wire_dtype or self.settings.wire_dtype,
+            )
+        else:
+            host = ModelHost(
+                ref=ref,
+                id=ModelId(ref),
+                paths=self.paths,
+                append=self.append,
+                prepare=self._prepare,
+                publish=self._publish,
+                restart_limit=self.settings.restart_limit,
+                context_size=size,
+                lanes=lanes or self.settings.lanes,
+            )
+        self._begin(host, ref)
+        return host.id
+
+    def _whole_instead(self, split: "SplitHost", why: str) -> None:
+        """A model that was to be split fits here as a whole."""
+        self._hosts.remove(split)
+        self.hosted.pop(split.id, None)
+        self.append(ev.NoticeLogged(at=time.time(), level="info", source=split.id, text=why))
         host = ModelHost(
-            ref=ref,
-            id=ModelId(ref),
+            ref=split.ref,
+            id=split.id,
             paths=self.paths,
             append=self.append,
             prepare=self._prepare,
             publish=self._publish,
             restart_limit=self.settings.restart_limit,
-            context_size=self.settings.ctx_size if context_size is None else context_size,
-            lanes=lanes or self.settings.lanes,
+            context_size=split.context_size,
+            lanes=split.lanes,
         )
+        self._begin(host, split.ref)
+
+    def _begin(self, host: "ModelHost | SplitHost", ref: str) -> None:
         self._hosts.append(host)
         self._publish(host)
         task = asyncio.create_task(host.run(), name=f"model-{ref}")
         task.add_done_callback(host.ended)
         self._tasks[id(host)] = task
-        return host.id
 
     def _forget_failed(self, ref: str) -> None:
         for host in list(self._hosts):
@@ -96,7 +154,7 @@ class Hosts:
         hosts, self._hosts = self._hosts, []
         await asyncio.gather(*(self._end(host) for host in hosts))
 
-    async def _end(self, host: ModelHost) -> None:
+    async def _end(self, host: "ModelHost | SplitHost") -> None:
         await host.close()
         task = self._tasks.pop(id(host), None)
         if task is not None:
@@ -107,19 +165,37 @@ class Hosts:
         """Cancel a running request; False when no engine has it."""
         return any(host.engine is not None and host.engine.cancel(request) for host in self._hosts)
 
-    def _publish(self, _host: ModelHost) -> None:
+    def _publish(self, _host: "ModelHost | SplitHost") -> None:
         # The service holds this very dict, so it is refilled and not replaced.
         self.hosted.clear()
         self.hosted.update({host.id: host.hosted for host in self._hosts})
 
     # Preparing ------------------------------------------------------------------------------
 
+    async def _resolved_alone(self, host: "SplitHost") -> ResolvedModel:
+        async with self._turn:
+            model = await self._resolved(host)
+            self._check_only(host, model)
+            host.rename(model.id)
+            return model
+
+    def _check_only(self, host: "ModelHost | SplitHost", model: ResolvedModel) -> None:
+        if any(other is not host and other.id == model.id for other in self._hosts):
+            raise NodeError(f"{model.id} is loaded already.", hint="`meshllm status` shows it.")
+
+    def memory_usable(self, hosted_stages: int) -> int:
+        """Bytes that a stage may take now, beside the models here and `hosted_stages` bytes of stages."""
+        free = self._memory_free()
+        if not self.settings.max_vram:
+            return free
+        used = sum(host.memory_needed for host in self._hosts) + hosted_stages
+        return max(0, min(free, int(self.settings.max_vram * GB) - used))
+
     async def _prepare(self, host: ModelHost) -> Prepared:
         hardware = await asyncio.shield(self.hardware)
         async with self._turn:
             model = await self._resolved(host)
-            if any(other is not host and other.id == model.id for other in self._hosts):
-                raise NodeError(f"{model.id} is loaded already.", hint="`meshllm status` shows it.")
+            self._check_only(host, model)
             host.rename(model.id)
             wish = Wish(
                 context_size=host.context_size,
@@ -141,7 +217,7 @@ class Hosts:
         used = sum(other.memory_needed for other in self._hosts if other is not host)
         return max(0, int(self.settings.max_vram * GB) - used)
 
-    async def _resolved(self, host: ModelHost) -> ResolvedModel:
+    async def _resolved(self, host: "ModelHost | SplitHost") -> ResolvedModel:
         said = 0.0
         stopped = threading.Event()
 

@@ -14,10 +14,11 @@ from meshllm_core.config import Settings
 from meshllm_core.errors import IdentityError, JoinFailed, MeshError, NodeError, PeerUnreachable, describe
 from meshllm_core.ids import NodeId
 from meshllm_core.mesh.tasks import Tasks
+from meshllm_core.node.mesh_calls import MeshCalls
 from meshllm_core.node.mesh_local import local_of
 from meshllm_core.node.store import EventStore
 from meshllm_core.paths import Paths
-from meshllm_core.serve.answering import Asker, CallLimits, answer
+from meshllm_core.serve.answering import Asker
 from meshllm_core.serve.peers import Replica
 from meshllm_core.serve.service import InferenceService
 from meshllm_core.state.events import NoticeLogged
@@ -27,6 +28,10 @@ from meshllm_core.transport.link import Channel
 if TYPE_CHECKING:
     from meshllm_core.identity.storage import StoredKey
     from meshllm_core.mesh.service import MeshService
+    from meshllm_core.mesh.session import Session
+    from meshllm_core.node.hosts import Hosts
+    from meshllm_core.node.split_mesh import MeshOfSplits
+    from meshllm_core.node.stage_desk import StageDesk
 
 log = logging.getLogger(__name__)
 
@@ -56,11 +61,59 @@ class NodeMesh:
     store: EventStore
     name: str
     inference: InferenceService = field(init=False)
+    hosts: "Hosts" = field(init=False)
     _key: "asyncio.Task[StoredKey] | None" = None
     _service: "MeshService | None" = None
-    _limits: CallLimits = field(default_factory=CallLimits)
+    _desk: "StageDesk | None" = None
     _tasks: Tasks = field(default_factory=Tasks)
     _starting: Tasks = field(default_factory=Tasks)
+
+    def __post_init__(self) -> None:
+        self._calls = MeshCalls(lambda: self.inference, self.desk)
+
+    # Splits -----------------------------------------------------------------------------------------
+
+    def session(self) -> "Session | None":
+        """The membership, while there is one."""
+        return self._service.session if self._service is not None else None
+
+    def desk(self) -> "StageDesk":
+        """Where calls about stages arrive; made at its first use."""
+        if self._desk is None:
+            from meshllm_core.node.stage_desk import StageDesk
+            from meshllm_core.node.stage_host import Surroundings
+
+            splits = self.splits
+            around = Surroundings(
+                settings=self.settings,
+                paths=self.paths,
+                append=self.store.append,
+                memory_usable=self.memory_lent,
+                open_transfer=lambda node: splits().open_transfer(node),
+                open_call=lambda node: splits().open_call(node),
+            )
+            self._desk = StageDesk(around, self._counted)
+        return self._desk
+
+    def splits(self) -> "MeshOfSplits":
+        """The mesh as a model sees it that is to be spread over machines."""
+        from meshllm_core.node.split_mesh import MeshOfSplits
+
+        return MeshOfSplits(
+            name=self.name,
+            session=self.session,
+            memory_usable=self.memory_lent,
+            node=lambda: self.inference.node,
+            desk=self.desk(),
+        )
+
+    def memory_lent(self) -> int:
+        """Bytes that a stage may take here now."""
+        return self.hosts.memory_usable(self._desk.memory_held if self._desk is not None else 0)
+
+    def _counted(self, kind: str, detail: str) -> None:
+        if self._service is not None:
+            self._service.environment.refusals.count(kind, detail)
 
     # Routing --------------------------------------------------------------------------------------
 
@@ -98,7 +151,7 @@ class NodeMesh:
             channel.abort()
             return
         asker = Asker(session.peers.name(node), node, session.is_guest(node))
-        self._tasks.start(answer(channel, asker, self.inference, self._limits), "call")
+        self._tasks.start(self._calls.take(asker, channel), "call")
 
     # Life -----------------------------------------------------------------------------------------
 
@@ -224,13 +277,13 @@ class NodeMesh:
             version=__version__,
             role="client" if settings.client else "host",
             mesh_name=settings.mesh_name,
-            discovery=settings.mesh_discovery_mode,  # type: ignore[arg-type]
+            discovery=settings.mesh_discovery_mode,
             bind_ip=settings.bind_ip,
             bind_port=settings.bind_port,
             region=settings.region,
             max_clients=settings.max_clients,
             relays=settings.nostr_relays,
-            trust_policy=settings.trust_policy,  # type: ignore[arg-type]
+            trust_policy=settings.trust_policy,
         )
         environment = Environment(
             key=stored.key,
@@ -241,7 +294,9 @@ class NodeMesh:
             entropy=os.urandom,
             random=random.random,
             append=self.store.append,
-            local=lambda: local_of(self.store.snapshot, serves=not settings.client),
+            local=lambda: local_of(
+                self.store.snapshot, serves=not settings.client, memory_lent=self.memory_lent()
+            ),
             on_call=self._call_came,
             store=MeshStore(self.paths),
             owners=OwnerStore(self.paths),

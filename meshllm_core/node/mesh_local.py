@@ -8,7 +8,7 @@ from meshllm_core.wire import limits
 from meshllm_core.wire.announcement import DeviceOffer, ModelOffer
 
 
-def local_of(snapshot: NodeSnapshot, *, serves: bool) -> Local:
+def local_of(snapshot: NodeSnapshot, *, serves: bool, memory_lent: int) -> Local:
     """Memory, accelerators and, of a host, the models that answer or soon will."""
     devices = tuple(
         DeviceOffer(
@@ -30,6 +30,7 @@ def local_of(snapshot: NodeSnapshot, *, serves: bool) -> Local:
         memory_free=snapshot.memory_free,
         devices=devices,
         models=offers,
+        memory_lent=memory_lent if serves else 0,
     )
 
 

@@ -81,8 +81,8 @@ def prepare_load(model: ResolvedModel, wish: Wish, settings: Settings) -> Prepar
         threads=settings.threads or usable_cores(),
         device=placement.device,
         gpu_layers=placement.gpu_layers,
-        flash_attention=settings.flash_attention,  # type: ignore[arg-type]
-        kv_type=settings.kv_type,  # type: ignore[arg-type]
+        flash_attention=settings.flash_attention,
+        kv_type=settings.kv_type,
         mmap=settings.mmap,
         mlock=settings.mlock,
     )

@@ -157,6 +157,8 @@ class _Node:
             hosted=self.hosts.hosted, append=self.store.append, peers=self.mesh, name=self.name
         )
         self.mesh.inference = self.service
+        self.mesh.hosts = self.hosts
+        self.hosts.mesh = self.mesh.splits
         limits = OpenAISettings(
             max_body_bytes=settings.max_body_mib << 20,
             keep_alive_seconds=settings.keep_alive_seconds,

@@ -125,9 +125,14 @@ def _counted(counts: "Counter[Key]", key: Key) -> Iterator[None]:
             del counts[key]
 
 
-async def answer(channel: Channel, asker: Asker, service: LocalModels, limits: CallLimits) -> None:
-    """Takes one call from its question to its end. Raises nothing but cancellation."""
-    call = _Call(channel, asker, service, limits)
+async def answer(
+    channel: Channel, asker: Asker, service: LocalModels, limits: CallLimits, first: bytes = b""
+) -> None:
+    """Takes one call from its question to its end. Raises nothing but cancellation.
+
+    `first` is the question where it was read already.
+    """
+    call = _Call(channel, asker, service, limits, first)
     try:
         with limits.call(asker):
             await call.run()
@@ -140,8 +145,11 @@ async def answer(channel: Channel, asker: Asker, service: LocalModels, limits: C
 
 
 class _Call:
-    def __init__(self, channel: Channel, asker: Asker, service: LocalModels, limits: CallLimits) -> None:
+    def __init__(
+        self, channel: Channel, asker: Asker, service: LocalModels, limits: CallLimits, first: bytes
+    ) -> None:
         self._channel = channel
+        self._first = first
         self._asker = asker
         self._service = service
         self._limits = limits
@@ -192,6 +200,8 @@ class _Call:
         await self.linger()
 
     async def _question(self) -> calls.Ask:
+        if self._first:
+            return calls.decode_ask(self._first)
         try:
             async with asyncio.timeout(ASK_SECONDS):
                 body = await self._channel.receive()

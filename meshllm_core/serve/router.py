@@ -17,6 +17,9 @@ Need = Literal["any", "text", "embeddings"]
 """What `auto` must be able to do."""
 
 
+HostedStatus = Literal["loading", "ready", "failed"]
+
+
 @dataclass(frozen=True)
 class HostedModel:
     """A model that this node serves or is about to serve."""
@@ -24,7 +27,7 @@ class HostedModel:
     id: ModelId
     created: int
     """Seconds since the epoch."""
-    status: Literal["loading", "ready", "failed"]
+    status: HostedStatus
     engine: StageEngine | None = None
     """Present when `status` is ready."""
     detail: str = ""

@@ -92,3 +92,5 @@ class Announcement(msgspec.Struct, frozen=True, array_like=True):
     owner: Annotated[bytes, msgspec.Meta(max_length=limits.CERTIFICATE)] = b""
     """The owner's certificate for this node, or nothing."""
     capabilities: Annotated[tuple[Short, ...], msgspec.Meta(max_length=16)] = ()
+    memory_lent: Count = 0
+    """Bytes that a stage of somebody's model may take here now."""

@@ -54,6 +54,15 @@ class Context:
         self.cells: int = api.llama_n_ctx(self.handle)
         self._batch = _Batch(self.capacity)
 
+    shares = True
+    """Whether a sequence may begin as another does."""
+    ahead_limit = 0
+    """Chunks of a prompt that are sent ahead of their step: none, all is computed here."""
+    chunk = 0
+
+    def ahead(self, tokens: Sequence[int], start: int, sequence: int) -> None:
+        """Never asked for: see `ahead_limit`."""
+
     # KV cache -------------------------------------------------------------------------------
 
     def drop(self, sequence: int, start: int = 0) -> bool:

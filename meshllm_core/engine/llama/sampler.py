@@ -12,8 +12,8 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
+from meshllm_core.engine.contexts import AnyContext
 from meshllm_core.engine.limit import GrammarLimit
-from meshllm_core.engine.llama.context import Context
 from meshllm_core.engine.llama.library import api
 from meshllm_core.engine.llama.model import Model
 from meshllm_core.engine.types import GenerationRequest, PositionLogprobs, Sampling, TokenLogprob
@@ -119,7 +119,7 @@ class Sampler:
         for token in tokens[-self._penalties :]:
             api.llama_sampler_accept(self._chain, token)
 
-    def sample(self, context: Context, index: int) -> tuple[int, PositionLogprobs | None]:
+    def sample(self, context: AnyContext, index: int) -> tuple[int, PositionLogprobs | None]:
         """The next token after batch index `index`. Raises GrammarDeadEnd."""
         if self._grammar is None and self._top_logprobs is None:
             return int(api.llama_sampler_sample(self._chain, context.handle, index)), None

@@ -102,7 +102,7 @@ async def test_the_shape_is_documented(node: Node) -> None:
 
 
 async def test_load_passes_on_what_a_split_needs(node: Node) -> None:
-    given = {"model": "m", "split": True, "wire_dtype": "q8x", "split_topology_lock": "/home/a/lock.json"}
+    given = {"model": "m", "split": True, "wire_dtype": "q8x", "split_topology_lock": "/home/user/lock.json"}
     await node.client.act("load", **given)
     await node.client.act("load", model="m")
     assert node.backend.asked == [("load", given), ("load", {"model": "m"})]

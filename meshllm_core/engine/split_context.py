@@ -1,0 +1,228 @@
+"""The driver's context: a step goes to the first stage as token ids, and comes back as rows for the last.
+
+Stands in for `llama.context.Context` in the engine's loop. The main thread waits here for rows; the reader
+thread delivers them. Chunks of a prompt are sent ahead of the step that will ask for them, so that the
+stages before this one compute while it computes.
+"""
+
+import queue
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from meshllm_core.engine.chain import Ids, Unit, decode, encode, form_of
+from meshllm_core.engine.chain_spec import ChainSpec
+from meshllm_core.engine.llama.stage import StageRunner
+from meshllm_core.errors import EngineError
+from meshllm_core.wire.codecs.base import Rows
+from meshllm_core.wire.stage_frames import StageFrame, StageFrameReader
+
+WAIT_SECONDS = 120.0
+"""So long a unit may take: a chain whose stages do not answer is ended by the node long before."""
+NEVER = 1 << 62
+
+
+class ChainEnded(EngineError):
+    """The chain is broken: nothing that was begun can be finished."""
+
+    code = "chain_broken"
+
+
+@dataclass(frozen=True)
+class _Part:
+    tokens: Ids
+    start: int
+    sequence: int
+    last: bool
+    """Whether logits of its last position are wanted."""
+
+    @property
+    def key(self) -> tuple[int, int, int]:
+        """What tells the same part of a prompt from another."""
+        return self.sequence, self.start, len(self.tokens)
+
+    @property
+    def positions(self) -> Ids:
+        """Of each token."""
+        return np.arange(self.start, self.start + len(self.tokens), dtype=np.int32)
+
+
+class SplitContext:
+    """See `llama.context.Context`; used from one thread, but for `deliver` and `fail`."""
+
+    def __init__(self, runner: StageRunner, chain: ChainSpec, send: Callable[[bytes], None]) -> None:
+        """`send` hands a unit to the node, which passes it to the first stage."""
+        self.model = runner.model
+        self.handle = runner.handle
+        self.capacity = runner.capacity
+        self.cells = runner.cells
+        self.chunk, self.ahead_limit = chain.chunk, chain.ahead
+        self._runner, self._chain, self._send = runner, chain, send
+        self._reader = StageFrameReader(form_of(chain))
+        self._came: queue.SimpleQueue[bytes | EngineError] = queue.SimpleQueue()
+        self._parts: list[_Part] = []
+        self._next: list[_Part] = []
+        self._number = 0
+        self._under_way: dict[int, list[tuple[int, int, int]]] = {}
+        """Unit -> the parts in it, in the order of its rows."""
+        self._made: dict[tuple[int, int, int], Rows] = {}
+        self._trims: dict[int, int] = {}
+        self._indices: list[int] = []
+
+    # KV cache -------------------------------------------------------------------------------
+
+    def drop(self, sequence: int, start: int = 0) -> bool:
+        """Forget positions from `start` on, here and, with the next unit, in all stages before."""
+        self._trims[sequence] = min(start, self._trims.get(sequence, start))
+        for number, parts in list(self._under_way.items()):
+            kept = [part for part in parts if part[0] != sequence or part[1] < start]
+            if len(kept) < len(parts):
+                del self._under_way[number]
+        for key in [key for key in self._made if key[0] == sequence and key[1] >= start]:
+            del self._made[key]
+        try:
+            self._runner.trim(sequence, start)
+        except EngineError:
+            return False
+        return True
+
+    shares = False
+    """A sequence cannot begin as another does: the other's rows may still wait in a stage."""
+
+    def share(self, source: int, target: int, end: int) -> None:
+        """Never asked for: see `shares`."""
+        raise EngineError("Sequences of a split model share nothing.")
+
+    def first_position(self, sequence: int) -> int:
+        """A window of another stage may have forgotten what this one still holds: nothing is reused then."""
+        return NEVER
+
+    def state_size(self, sequence: int) -> int:
+        """More than any parking takes: a sequence lies in all stages and cannot be taken out of one."""
+        return NEVER
+
+    def save(self, sequence: int, size: int) -> bytearray:
+        """Never asked for: see `state_size`."""
+        raise EngineError("A sequence of a split model cannot be parked.")
+
+    def restore(self, sequence: int, state: bytearray) -> bool:
+        """Nothing is ever saved."""
+        return False
+
+    def interrupt(self) -> None:
+        """A step is over when all stages are through with it; the next one is short."""
+
+    def resume(self) -> None:
+        """See `interrupt`."""
+
+    # Steps ----------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Start a new batch."""
+        self._parts, self._next = [], []
+
+    def add(self, tokens: Sequence[int], start: int, sequence: int, *, last_logits: bool) -> int:
+        """Append tokens at positions start.. of a sequence; returns the index of the last one."""
+        self._parts.append(_Part(np.asarray(tokens, np.int32), start, sequence, last_logits))
+        return sum(len(part.tokens) for part in self._parts) - 1
+
+    def ahead(self, tokens: Sequence[int], start: int, sequence: int) -> None:
+        """These will be added in a later step, in chunks: they may be on their way before."""
+        ids = np.asarray(tokens, np.int32)
+        for at in range(0, len(ids), self.chunk):
+            self._next.append(_Part(ids[at : at + self.chunk], start + at, sequence, last=False))
+
+    def decode(self) -> int:
+        """Compute the batch in all stages. Always 0. Raises ChainEnded."""
+        known = {key for parts in self._under_way.values() for key in parts} | set(self._made)
+        decodes = [part for part in self._parts if len(part.tokens) == 1 and part.key not in known]
+        if decodes:
+            self._dispatch(decodes, urgent=True)
+        for part in self._parts:
+            if len(part.tokens) > 1 and part.key not in known:
+                self._dispatch([part], urgent=False)
+        for part in self._next:
+            chunks = sum(parts[0][2] > 1 for parts in self._under_way.values()) + len(self._made)
+            if chunks > self.ahead_limit:
+                break
+            if part.key not in known:
+                self._dispatch([part], urgent=False)
+        while any(part.key not in self._made for part in self._parts):
+            self._take(self._came.get(timeout=WAIT_SECONDS))
+        self._compute()
+        return 0
+
+    def _dispatch(self, parts: list[_Part], *, urgent: bool) -> None:
+        self._number += 1
+        self._under_way[self._number] = [part.key for part in parts]
+        trims, self._trims = self._trims, {}
+        unit = Unit(
+            run=self._chain.run,
+            number=self._number,
+            urgent=urgent,
+            trims=np.asarray(list(trims.items()), np.uint32).tobytes(),
+            sequences=np.repeat(
+                np.asarray([part.sequence for part in parts], np.int32), [len(part.tokens) for part in parts]
+            ).tobytes(),
+            positions=np.concatenate([part.positions for part in parts]).tobytes(),
+            tokens=np.concatenate([part.tokens for part in parts]).tobytes(),
+        )
+        self._send(encode(unit))
+
+    def _take(self, came: bytes | EngineError) -> None:
+        if isinstance(came, EngineError):
+            raise came
+        unit = decode(came, self._chain.run)
+        parts = self._under_way.pop(unit.number, None)
+        if parts is None:
+            return
+        frame = self._reader.read(unit.frame)
+        self._check(frame, parts)
+        at = 0
+        for key in parts:
+            self._made[key] = frame.rows[at : at + key[2]]
+            at += key[2]
+
+    def _check(self, frame: StageFrame, parts: list[tuple[int, int, int]]) -> None:
+        """That the rows are those that were asked for. Raises ChainEnded."""
+        sequences = np.repeat([part[0] for part in parts], [part[2] for part in parts])
+        positions = np.concatenate([np.arange(part[1], part[1] + part[2]) for part in parts])
+        if not (np.array_equal(frame.sequences, sequences) and np.array_equal(frame.positions, positions)):
+            raise ChainEnded("The stage before this one answered with rows that were not asked for.")
+
+    def _compute(self) -> None:
+        rows = np.concatenate([self._made.pop(part.key) for part in self._parts])
+        outputs = np.zeros(len(rows), np.bool_)
+        end = 0
+        for part in self._parts:
+            end += len(part.tokens)
+            outputs[end - 1] = part.last
+        self._runner.step(
+            positions=np.concatenate([part.positions for part in self._parts]),
+            sequences=np.repeat(
+                np.asarray([part.sequence for part in self._parts], np.int32),
+                [len(part.tokens) for part in self._parts],
+            ),
+            tokens=np.concatenate([part.tokens for part in self._parts]),
+            rows=rows,
+            outputs=outputs,
+        )
+
+    def logits_address(self, index: int) -> int:
+        """Address of the float32 logits [n_vocab] of the batch's token `index`."""
+        return self._runner.logits_address(index)
+
+    def embed(self, tokens: Sequence[int]) -> list[float]:
+        """Models that only make embeddings are not divided."""
+        raise EngineError("A model that makes embeddings is not split.")
+
+    # From the other thread ------------------------------------------------------------------
+
+    def deliver(self, data: bytes) -> None:
+        """A unit came from the stage before."""
+        self._came.put(data)
+
+    def fail(self, message: str) -> None:
+        """The chain is broken."""
+        self._came.put(ChainEnded(message))

@@ -1,0 +1,61 @@
+"""Which number format may carry a model's rows between its stages: asked before anything is loaded."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from meshllm_core.certify.gate import Artifact, Ruling, allowed, cheapest_exact
+from meshllm_core.certify.priors import reviewed
+from meshllm_core.certify.record import Certified
+from meshllm_core.ids import NodeId
+from meshllm_core.models.certificates import CertificateStore, hash_artifact
+from meshllm_core.models.resolve import ResolvedModel
+from meshllm_core.paths import Paths
+from meshllm_core.planner.wire import Wire
+from meshllm_core.wire.codecs import dtype_named
+
+BACKEND = "cpu"
+"""Measurements are made where the stages are: other devices have to be certified there."""
+
+
+@dataclass
+class Gate:
+    """For one model. The file is hashed only when a format is asked for that is not exact by itself."""
+
+    paths: Paths
+    model: ResolvedModel
+    requested: str
+    """auto, or a format's label."""
+    me: NodeId
+    """Measurements that this node signed are believed."""
+    _records: tuple[Certified, ...] | None = field(default=None)
+    _artifact: Artifact | None = field(default=None)
+
+    def wire(self, cuts: Sequence[int]) -> Wire | str:
+        """The format for these cuts, or a sentence why the one that was asked for may not be used."""
+        records = self._known()
+        if self.requested == "f32":
+            return Wire("f32", "exact", "f32 carries every value as it is")
+        if self.requested == "auto" and not records:
+            return Wire("f32", "exact", "f32 carries every value as it is; no smaller format is certified")
+        artifact = self._hashed()
+        if self.requested == "auto":
+            width = self.model.facts.width
+            ruling, _ = cheapest_exact(artifact, cuts, width, BACKEND, records, reviewed())
+            return _wire(ruling)
+        ruling = allowed(artifact, cuts, dtype_named(self.requested), BACKEND, records, reviewed())
+        return _wire(ruling) if ruling.allowed else ruling.words
+
+    def _known(self) -> tuple[Certified, ...]:
+        if self._records is None:
+            found = CertificateStore(self.paths.certificates).load()
+            self._records = tuple(record for record in found if record.signer == self.me)
+        return self._records
+
+    def _hashed(self) -> Artifact:
+        if self._artifact is None:
+            self._artifact = Artifact(hash_artifact(self.model.files), self.model.ref)
+        return self._artifact
+
+
+def _wire(ruling: Ruling) -> Wire:
+    return Wire(ruling.codec.label, str(ruling.verdict), ruling.words)

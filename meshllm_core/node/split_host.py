@@ -1,0 +1,312 @@
+"""A model that is spread over machines: plan, start, watch, plan anew when a stage is lost."""
+
+import asyncio
+import logging
+import secrets
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from meshllm_core.config import Settings
+from meshllm_core.discovery.text import clean_text
+from meshllm_core.engine.chain_spec import ChainSpec
+from meshllm_core.engine.protocol import LoadSpec
+from meshllm_core.engine.supervisor import EngineProcess
+from meshllm_core.errors import MeshError, NodeError, describe
+from meshllm_core.ids import ModelId, NodeId
+from meshllm_core.models.fit import EngineSettings
+from meshllm_core.models.memory import usable_cores
+from meshllm_core.models.resolve import ResolvedModel
+from meshllm_core.models.stage_rules import StageRules
+from meshllm_core.models.stage_source import local_files, open_source
+from meshllm_core.node.host import BACKOFF_SECONDS, RESTART_WINDOW_SECONDS, throughput
+from meshllm_core.node.split_gate import Gate
+from meshllm_core.node.split_plan import Alone, Machine, SplitPlan, plan_split, split_model
+from meshllm_core.node.split_run import SplitRun, first_answer
+from meshllm_core.node.stage_desk import StageDesk
+from meshllm_core.paths import Paths
+from meshllm_core.planner.wire import Wire
+from meshllm_core.serve.router import HostedModel, HostedStatus
+from meshllm_core.state import events as ev
+from meshllm_core.transport.link import Channel
+
+log = logging.getLogger(__name__)
+
+ANSWER_SECONDS = 120.0
+"""So long the first token of a new chain may take."""
+CHUNK_ROWS = 128
+"""Tokens of a prompt in one unit: large enough to compute well, small enough to keep all stages at work."""
+
+
+class SplitMesh(Protocol):
+    """The mesh as a split sees it."""
+
+    @property
+    def me(self) -> NodeId:
+        """This node."""
+
+    @property
+    def desk(self) -> StageDesk:
+        """Where calls about stages arrive."""
+
+    def machines(self) -> Sequence[Machine]:
+        """Every member that is there, this node last."""
+
+    def links(self) -> dict[tuple[str, str], float]:
+        """Round-trip times in ms by names, as far as anybody measured them."""
+
+    async def open_call(self, node: NodeId) -> Channel:
+        """A CALL channel to that node. Raises PeerUnreachable, LinkClosed."""
+
+
+@dataclass
+class SplitHost:
+    """A model's row, as `ModelHost` is for one that is here as a whole."""
+
+    ref: str
+    id: ModelId
+    paths: Paths
+    settings: Settings
+    append: Callable[[ev.AnyEvent], None]
+    resolve: Callable[["SplitHost"], Awaitable[ResolvedModel]]
+    publish: Callable[["SplitHost"], None]
+    mesh: SplitMesh
+    instead: Callable[["SplitHost", str], None]
+    """Loads the model here as a whole in place of this host; gets the sentence that says why."""
+    context_size: int
+    lanes: int
+    wire_dtype: str
+    created: int = field(default_factory=lambda: int(time.time()))
+    hosted: HostedModel = field(init=False)
+    engine: EngineProcess | None = None
+    memory_needed: int = 0
+    closing: bool = False
+    _run: SplitRun | None = None
+    _failures: deque[float] = field(default_factory=deque)
+
+    def __post_init__(self) -> None:
+        self.hosted = HostedModel(id=self.id, created=self.created, status="loading")
+        self.append(ev.ModelRequested(at=time.time(), model=self.id, ref=self.ref))
+
+    def rename(self, name: ModelId) -> None:
+        """The reference turned out to be this model."""
+        if name != self.id:
+            self.append(ev.ModelNamed(at=time.time(), model=self.id, name=name))
+            self.id = name
+            self._set("loading")
+
+    async def run(self) -> None:
+        """Until the model is unloaded or given up. Errors end as ModelFailed, never as an exception."""
+        try:
+            model = await self.resolve(self)
+            source = await asyncio.to_thread(lambda: open_source(local_files(model.files[0])))
+            rules = StageRules(source)
+            while not self.closing:
+                reason = await self._once(model, rules)
+                if self.closing or not await self._may_go_on(reason):
+                    return
+        except MeshError as error:
+            self._fail(error)
+
+    async def _once(self, model: ResolvedModel, rules: StageRules) -> str:
+        """One plan from start to end; why it ended. Raises where trying again would change nothing."""
+        began = time.monotonic()
+        plan, wire = await self._planned(model, rules)
+        if isinstance(plan, Alone):
+            return self._alone(plan)
+        run = self._made(model, rules, plan, wire)
+        self._run = run
+        self._tell(run, wire)
+        reason = ""
+        try:
+            self.engine = engine = await run.start()
+            await first_answer(engine, ANSWER_SECONDS)
+            self._ready(engine, model, run, time.monotonic() - began)
+            reason = await run.lost
+        except MeshError as error:
+            reason = describe(error)
+        finally:
+            self.engine, self.memory_needed = None, 0
+            if not self.closing:
+                self._set("loading", detail="a machine was lost; the model is spread anew")
+            await run.close(withdrawn=reason or "the model was unloaded")
+        return reason
+
+    async def _planned(self, model: ResolvedModel, rules: StageRules) -> tuple[SplitPlan | Alone, Wire]:
+        self._set("loading", detail="its layers are being shared out")
+        machines, links = self.mesh.machines(), self.mesh.links()
+        if len(machines) < 2:
+            raise NodeError(
+                f"{self.id} can only be split over machines of a mesh, and this node knows no other.",
+                hint="`meshllm invite` here, `meshllm join` on another machine; then load it again.",
+            )
+        gate = Gate(self.paths, model, self.wire_dtype, self.mesh.me)
+        plan = await asyncio.to_thread(
+            plan_split,
+            split_model(model, rules.source, rules),
+            rules,
+            machines,
+            links,
+            context=self.context_size,
+            lanes=self.lanes,
+            settings=EngineSettings(batch=self.settings.batch, kv_type=self.settings.kv_type),
+            idle=self.settings.prefix_slots,
+            wires=gate.wire,
+        )
+        if isinstance(plan, Alone):
+            return plan, Wire("", "", "")
+        wire = gate.wire([stage.end for stage in plan.stages[:-1]])
+        if isinstance(wire, str):
+            raise NodeError(wire, hint="Use `--wire-dtype f32`, or measure it: `meshllm certify`.")
+        return plan, wire
+
+    def _alone(self, plan: Alone) -> str:
+        """It fits on one machine: here it is loaded as a whole, elsewhere that is for a person to do."""
+        if plan.machine.node != self.mesh.me:
+            raise NodeError(
+                f"{plan.sentence} It is not split.",
+                hint=f"Load it on {plan.machine.name}: `meshllm load` there; this node routes to it.",
+            )
+        self.closing = True
+        self.instead(self, plan.sentence)
+        return ""
+
+    def _made(self, model: ResolvedModel, rules: StageRules, plan: SplitPlan, wire: Wire) -> SplitRun:
+        candidate, settings = plan.candidate, self.settings
+        shape = rules.shape(plan.stages[-1].start, plan.stages[-1].end)
+        sequences = candidate.lanes + settings.prefix_slots
+        chain = ChainSpec(
+            role="stage",
+            run=secrets.randbits(61) + 1,
+            width=shape.width * shape.streams,
+            rows=settings.batch,
+            sequences=sequences,
+            positions=candidate.context,
+            dtype=wire.dtype,
+            vocabulary=model.facts.vocabulary if rules.sideband else 0,
+            layers=rules.layers,
+            parameters=model.facts.parameters,
+            chunk=min(CHUNK_ROWS, settings.batch),
+        )
+        spec = LoadSpec(
+            files=(),
+            context=candidate.context,
+            lanes=candidate.lanes,
+            prefix_slots=settings.prefix_slots,
+            queue_limit=settings.queue_limit,
+            batch=settings.batch,
+            threads=settings.threads or usable_cores(),
+            device=settings.device,
+            kv_type=settings.kv_type,
+            mmap=settings.mmap,
+            mlock=settings.mlock,
+        )
+        self.memory_needed = plan.stages[-1].memory.total
+        return SplitRun(
+            model=self.id,
+            plan=plan,
+            rules=rules,
+            chain=chain,
+            spec=spec,
+            paths=self.paths,
+            desk=self.mesh.desk,
+            open_call=self.mesh.open_call,
+            me=self.mesh.me,
+            append=self.append,
+            on_stats=lambda stats: self.append(throughput(self.id, stats)),
+        )
+
+    def _tell(self, run: SplitRun, wire: Wire) -> None:
+        plan, estimate = run.plan, run.plan.candidate.estimate
+        self.append(
+            ev.SplitPlanned(
+                at=time.time(),
+                model=self.id,
+                run=f"{run.chain.run:x}",
+                stages=tuple(run.rows),
+                dtype=wire.dtype,
+                verdict=wire.note,
+                sentence=clean_text(plan.sentence, 400),
+                reasons=tuple(clean_text(reason, 300) for reason in plan.reasons),
+                predicted_ms_per_token=estimate.total_ms or 0.0,
+                network_ms_per_token=estimate.network_ms or 0.0,
+                target_ms=plan.target_ms,
+                context=plan.candidate.context,
+                lanes=plan.candidate.lanes,
+            )
+        )
+
+    def _ready(self, engine: EngineProcess, model: ResolvedModel, run: SplitRun, seconds: float) -> None:
+        facts = engine.facts
+        self.append(
+            ev.ModelReady(
+                at=time.time(),
+                model=self.id,
+                pid=engine.pid,
+                architecture=facts.architecture,
+                parameters=model.facts.parameters,
+                layers=run.chain.layers,
+                context=facts.context,
+                lanes=facts.lanes,
+                memory_measured=0,
+                device=facts.device,
+                chat=bool(facts.chat_template),
+                embeddings=False,
+                load_seconds=seconds,
+            )
+        )
+        self._set("ready")
+
+    async def _may_go_on(self, reason: str) -> bool:
+        """Whether to plan anew, after a pause; not when it failed too often within ten minutes."""
+        now = time.monotonic()
+        while self._failures and now - self._failures[0] > RESTART_WINDOW_SECONDS:
+            self._failures.popleft()
+        going_on = len(self._failures) < self.settings.restart_limit
+        text = f"{reason}. " + ("It is planned anew." if going_on else "It failed too often.")
+        level: ev.NoticeLevel = "warning" if going_on else "error"
+        self.append(ev.NoticeLogged(at=time.time(), level=level, source=self.id, text=clean_text(text, 400)))
+        if not going_on:
+            self._fail(
+                NodeError(f"The chain broke too often; last: {reason}", hint="`meshllm load` it again.")
+            )
+            return False
+        await asyncio.sleep(max(1.0, BACKOFF_SECONDS[min(len(self._failures), len(BACKOFF_SECONDS) - 1)]))
+        self._failures.append(now)
+        return True
+
+    def ended(self, task: "asyncio.Task[None]") -> None:
+        """The supervision is over. A fault of ours must not leave the model "loading" for ever."""
+        if task.cancelled() or (fault := task.exception()) is None:
+            return
+        log.error("the supervision of %s failed", self.id, exc_info=fault)
+        self._fail(NodeError(f"{self.id} failed inside meshllm: {describe(fault)}", hint="See the log."))
+
+    async def close(self) -> None:
+        """End all stages; running requests get an error."""
+        self.closing = True
+        if self._run is not None:
+            await self._run.close(withdrawn="the model was unloaded")
+            self.engine = None
+
+    def _fail(self, error: MeshError) -> None:
+        if self.closing:
+            return
+        self.append(
+            ev.ModelFailed(
+                at=time.time(), model=self.id, code=error.code, message=error.message, hint=error.hint
+            )
+        )
+        self._set("failed", detail=str(error))
+
+    def _set(self, status: HostedStatus, detail: str = "") -> None:
+        self.hosted = HostedModel(
+            id=self.id,
+            created=self.created,
+            status=status,
+            engine=self.engine if status == "ready" else None,
+            detail=detail,
+        )
+        self.publish(self)

@@ -1,0 +1,90 @@
+"""The mesh as splits see it: who could take a stage, how far apart they are, and how to reach them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from meshllm_core.errors import PeerUnreachable
+from meshllm_core.ids import NodeId
+from meshllm_core.models.memory import read_memory
+from meshllm_core.node.split_plan import Machine
+from meshllm_core.node.stage_desk import StageDesk
+from meshllm_core.transport.link import Channel, ChannelKind
+
+if TYPE_CHECKING:
+    from meshllm_core.mesh.session import Session
+
+
+@dataclass
+class MeshOfSplits:
+    """Implements node.split_host.SplitMesh; `session` is None while the node is in no mesh."""
+
+    name: str
+    session: "Callable[[], Session | None]"
+    memory_usable: Callable[[], int]
+    node: Callable[[], NodeId]
+    desk: StageDesk
+
+    @property
+    def me(self) -> NodeId:
+        """This node."""
+        return self.node()
+
+    def machines(self) -> Sequence[Machine]:
+        """Members that are alive, this node last. Names are made unique: they name machines in a plan."""
+        session = self.session()
+        found: list[Machine] = []
+        if session is not None:
+            for node, state in session.mesh.gossip.peers.items():
+                said = state.announcement
+                if said is None or state.status not in ("alive", "suspect"):
+                    continue
+                why = ""
+                if said.role != "host":
+                    why = "it is a client: it computes for nobody"
+                elif node not in session.mesh.links:
+                    why = "there is no path to it from here"
+                elif not said.memory_lent:
+                    why = "it lends no memory"
+                found.append(Machine(node, session.peers.name(node), said.memory_free, said.memory_lent, why))
+        names = [machine.name for machine in found] + [self.name]
+        unique = [
+            machine
+            if names.count(machine.name) == 1
+            else replace(machine, name=f"{machine.name} {machine.node.hex()[:6]}")
+            for machine in found
+        ]
+        return [*unique, Machine(self.me, self.name, read_memory().available, self.memory_usable())]
+
+    def links(self) -> dict[tuple[str, str], float]:
+        """RTT in ms by names: this node's own, and what the others announced."""
+        session = self.session()
+        if session is None:
+            return {}
+        machines = {machine.node: machine.name for machine in self.machines()}
+        prefixes = {node[:8]: name for node, name in machines.items()}
+        trips: dict[tuple[str, str], float] = {}
+        for node, state in session.mesh.gossip.peers.items():
+            if node not in machines:
+                continue
+            if state.round_trip and node in session.mesh.links:
+                trips[machines[self.me], machines[node]] = state.round_trip * 1000
+            for trip in state.announcement.round_trips if state.announcement else ():
+                other = prefixes.get(trip.peer)
+                if other is not None and other != machines[node]:
+                    trips.setdefault((machines[node], other), trip.microseconds / 1000)
+        return trips
+
+    async def open_call(self, node: NodeId) -> Channel:
+        """A CALL channel to that node. Raises PeerUnreachable, LinkClosed."""
+        return await self._open(node, ChannelKind.CALL)
+
+    async def open_transfer(self, node: NodeId) -> Channel:
+        """A TRANSFER channel to that node. Raises PeerUnreachable, LinkClosed."""
+        return await self._open(node, ChannelKind.TRANSFER)
+
+    async def _open(self, node: NodeId, kind: ChannelKind) -> Channel:
+        session = self.session()
+        if session is None:
+            raise PeerUnreachable("This node is in no mesh any more.")
+        return await session.mesh.link_to(node).greeted.link.open(kind)

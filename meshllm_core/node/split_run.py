@@ -1,0 +1,285 @@
+"""One run of a split model on its coordinator: stage files, offers, readiness, the ring of channels."""
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from meshllm_core.discovery.text import clean_text
+from meshllm_core.engine.chain import form_of
+from meshllm_core.engine.chain_spec import ChainSpec
+from meshllm_core.engine.protocol import LoadSpec, Stats
+from meshllm_core.engine.supervisor import EngineProcess
+from meshllm_core.engine.types import GenerationRequest, Sampling
+from meshllm_core.errors import EngineError, LinkClosed, PeerUnreachable, WireError
+from meshllm_core.ids import ModelId, NodeId, RequestId
+from meshllm_core.models.stage_file import plan_stage_file
+from meshllm_core.models.stage_rules import StageRules
+from meshllm_core.models.stage_writer import write_stage_file
+from meshllm_core.node.engine_log import engine_log
+from meshllm_core.node.split_plan import SplitPlan, StagePlan
+from meshllm_core.node.stage_desk import UNIT_OVERHEAD, DriverEnd, StageDesk
+from meshllm_core.node.stage_pump import UnitPump
+from meshllm_core.paths import Paths
+from meshllm_core.serve import stage_calls as sc
+from meshllm_core.state import events as ev
+from meshllm_core.state.split_events import StageRow, StageState
+from meshllm_core.transport.link import Channel
+
+log = logging.getLogger(__name__)
+
+STALL_SECONDS = 120.0
+"""So long a stage may say nothing while it is made ready."""
+HASHED_AT_ONCE = 8 << 20
+TEXT = 300
+
+
+@dataclass
+class SplitRun:
+    """Made for one plan. `start` returns when the chain answers; `lost` resolves when it is broken."""
+
+    model: ModelId
+    plan: SplitPlan
+    rules: StageRules
+    chain: ChainSpec
+    spec: LoadSpec
+    """Of the driver, its file left out."""
+    paths: Paths
+    desk: StageDesk
+    open_call: Callable[[NodeId], Awaitable[Channel]]
+    me: NodeId
+    append: Callable[[ev.AnyEvent], None]
+    on_stats: Callable[[Stats], None]
+    engine: EngineProcess | None = None
+    rows: list[StageRow] = field(default_factory=list)
+    _controls: list[Channel] = field(default_factory=list)
+    _tasks: list["asyncio.Task[None]"] = field(default_factory=list)
+    _files: list[str] = field(default_factory=list)
+    _closing: bool = False
+
+    def __post_init__(self) -> None:
+        self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._pump = UnitPump(self._broken)
+        self.rows = [self._row(index, stage) for index, stage in enumerate(self.plan.stages)]
+
+    def _row(self, index: int, stage: StagePlan) -> StageRow:
+        return StageRow(
+            index=index,
+            node=stage.machine.node.hex(),
+            node_name=clean_text(stage.machine.name, 64),
+            start=stage.start,
+            end=stage.end,
+            bytes=stage.memory.weights,
+            state="assigned",
+            memory_needed=stage.memory.total,
+            predicted_ms=stage.predicted_ms,
+        )
+
+    # Getting ready --------------------------------------------------------------------------------
+
+    async def start(self) -> EngineProcess:
+        """Last stage first; then the ring is closed. Raises what a stage failed with."""
+        last = len(self.plan.stages) - 1
+        engine = await self._start_driver(last)
+        for index in reversed(range(last)):
+            await self._offer(index)
+        await asyncio.gather(*(self._until_ready(index) for index in range(last)))
+        await self._connect(engine, last)
+        return engine
+
+    async def _start_driver(self, index: int) -> EngineProcess:
+        stage = self.plan.stages[index]
+        file, _ = await self._stage_file(stage)
+        self._show(index, "loading")
+        name = f"{self.model}.{stage.start}-{stage.end}"
+        engine = EngineProcess(str(self.model), engine_log(self.paths.logs, name), self.on_stats)
+        engine.on_unit = self._pump.put
+        engine.on_refused_unit = self._broken
+        self.engine = engine
+        driver = msgspec.structs.replace(self.chain, role="driver")
+        await engine.start(
+            msgspec.structs.replace(self.spec, files=(str(file),), chain=driver), lambda _: None
+        )
+        self._show(index, "ready")
+        return engine
+
+    async def _stage_file(self, stage: StagePlan) -> tuple[Path, str]:
+        """The file of a stage with its hash. Raises StorageError, ModelFileInvalid."""
+        planned = plan_stage_file(self.rules, stage.start, stage.end)
+
+        def make() -> tuple[Path, str]:
+            temporary = self.paths.stages / f"making-{self.chain.run:x}-{stage.start}-{stage.end}.gguf"
+            write_stage_file(planned, temporary)
+            digest = hashlib.sha256()
+            with temporary.open("rb") as file:
+                while block := file.read(HASHED_AT_ONCE):
+                    digest.update(block)
+            target = self.paths.stages / f"{digest.hexdigest()}.gguf"
+            temporary.replace(target)
+            return target, digest.hexdigest()
+
+        return await asyncio.to_thread(make)
+
+    async def _offer(self, index: int) -> None:
+        stage = self.plan.stages[index]
+        file, digest = await self._stage_file(stage)
+        node = stage.machine.node
+        self.desk.files.setdefault(digest, (file, set()))[1].add(node)
+        self._files.append(digest)
+        upstream = self.me if index == 0 else self.plan.stages[index - 1].machine.node
+        channel = await self.open_call(node)
+        self._controls.insert(0, channel)
+        await channel.send(
+            sc.encode(
+                sc.Offer(
+                    run=self.chain.run,
+                    model=str(self.model)[:256],
+                    index=index,
+                    stages=len(self.plan.stages),
+                    start=stage.start,
+                    end=stage.end,
+                    file_size=file.stat().st_size,
+                    file_sha256=digest,
+                    memory_needed=stage.memory.total,
+                    upstream=upstream,
+                    context=self.spec.context,
+                    lanes=self.spec.lanes,
+                    prefix_slots=self.spec.prefix_slots,
+                    batch=self.spec.batch,
+                    kv_type=self.spec.kv_type,
+                    chain=self.chain,
+                )
+            )
+        )
+
+    async def _until_ready(self, index: int) -> None:
+        channel = self._controls[index]
+        name = self.rows[index].node_name
+        while True:
+            try:
+                async with asyncio.timeout(STALL_SECONDS):
+                    body = await channel.receive()
+            except TimeoutError:
+                raise EngineError(f"{name} said nothing for {STALL_SECONDS:.0f} s about its stage.") from None
+            if body is None:
+                raise PeerUnreachable(f"{name} ended its stage while it was made ready.")
+            message = sc.decode(body)
+            if not isinstance(message, sc.Progress):
+                raise WireError(f"{name} said something out of turn about its stage.")
+            text = clean_text(message.text, TEXT)
+            self._show(
+                index,
+                message.state,
+                bytes_done=message.bytes_done,
+                bytes_total=message.bytes_total,
+                memory_measured=message.memory,
+                detail=text,
+            )
+            if message.state == "failed":
+                raise EngineError(
+                    f"{name} cannot compute its stage: {text}", hint="`meshllm members` shows it."
+                )
+            if message.state == "ready":
+                return
+
+    async def _connect(self, engine: EngineProcess, last: int) -> None:
+        run = self.chain.run
+        self.desk.drivers[run] = DriverEnd(
+            index=last,
+            upstream=self.plan.stages[last - 1].machine.node,
+            accept=engine.pass_unit,
+            on_lost=self._broken,
+            unit_limit=form_of(self.chain).frame_bytes + UNIT_OVERHEAD,
+        )
+        for index in range(last):
+            downstream = self.plan.stages[index + 1].machine.node
+            await self._controls[index].send(sc.encode(sc.Connect(downstream=downstream)))
+        first = await self.open_call(self.plan.stages[0].machine.node)
+        await first.send(sc.encode(sc.Attach(run=run, index=0)))
+        self._pump.start(first)
+        for index in range(last):
+            self._tasks.append(asyncio.create_task(self._watch(index), name=f"stage {index}"))
+        self._tasks.append(asyncio.create_task(self._watch_engine(engine), name="split driver"))
+
+    # While it runs --------------------------------------------------------------------------------
+
+    async def _watch(self, index: int) -> None:
+        """Figures of a stage; its end is the chain's end."""
+        name = self.rows[index].node_name
+        reason = f"{name} is lost"
+        try:
+            while (body := await self._controls[index].receive()) is not None:
+                message = sc.decode(body)
+                if isinstance(message, sc.Measured):
+                    detail = f"{message.refused} units refused: {clean_text(message.text, TEXT)}"
+                    self._show(
+                        index, "ready", measured_ms=message.unit_ms, detail=detail if message.refused else ""
+                    )
+                elif isinstance(message, sc.Progress) and message.state == "failed":
+                    reason = f"{name}: {clean_text(message.text, TEXT)}"
+        except (LinkClosed, WireError) as error:
+            reason = f"{name} is lost: {error.message}"
+        self._show(index, "failed", detail=reason)
+        self._broken(reason)
+
+    async def _watch_engine(self, engine: EngineProcess) -> None:
+        error = await engine.exited
+        self._broken(error.message)
+
+    def _broken(self, reason: str) -> None:
+        if self._closing or self.lost.done():
+            return
+        log.error("the chain of %s is broken: %s", self.model, reason)
+        if self.engine is not None:
+            self.engine.break_chain(f"The chain is broken: {reason}.")
+        self.lost.set_result(reason)
+
+    async def close(self, *, withdrawn: str = "") -> None:
+        """Ends all stages."""
+        self._closing = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.desk.drivers.pop(self.chain.run, None)
+        for digest in self._files:
+            self.desk.files.pop(digest, None)
+        for channel in self._controls:
+            channel.abort()
+        await self._pump.close()
+        if self.engine is not None:
+            await self.engine.close()
+        if withdrawn:
+            for row in list(self.rows):
+                if row.state != "failed":
+                    self._show(row.index, "withdrawn", detail=withdrawn)
+
+    def _show(self, index: int, state: StageState, **changes: Any) -> None:
+        self.rows[index] = msgspec.structs.replace(self.rows[index], state=state, **changes)
+        self.append(
+            ev.StageUpdated(
+                at=time.time(), model=self.model, run=f"{self.chain.run:x}", stage=self.rows[index]
+            )
+        )
+
+
+async def first_answer(engine: EngineProcess, seconds: float) -> None:
+    """One token through the whole ring, before anybody may use it. Raises MeshError."""
+    request = GenerationRequest(
+        request_id=RequestId("probe"),
+        prompt="Hello",
+        max_tokens=2,
+        sampling=Sampling(temperature=0),
+        ignore_eos=True,
+    )
+    try:
+        async with asyncio.timeout(seconds):
+            async for _ in engine.generate(request):
+                pass
+    except TimeoutError:
+        raise EngineError(f"The chain gave no token within {seconds:.0f} s.") from None
