@@ -7,7 +7,7 @@ might be beaten says so. Costs are whole nanoseconds, so that equal means equal.
 """
 
 from dataclasses import dataclass
-from itertools import accumulate, islice
+from itertools import accumulate, islice, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -268,18 +268,27 @@ class Search:
             label = min(costs, key=costs.__getitem__)
         return tuple(reversed(order))
 
+    def cost(self, order: tuple[int, ...]) -> int:
+        """What machines in this order cost with the cheapest cuts; NEVER where these do not fit."""
+        compute = self._p.compute[order[0]]
+        column = np.where(self._p.fits[order[0], 0], self._p.enter[order[0]] + compute, NEVER)
+        for last, node in pairwise(order):
+            if column.min() >= NEVER:
+                return NEVER
+            column = self._append(column, last, node)
+        return min(NEVER, int(column[-1] + self._p.head[order[-1]] + self._p.leave[order[-1]]))
+
     def place(self, order: tuple[int, ...]) -> Chain:
         """The cheapest cuts for machines in this order; of equal ones those that fill the fullest least."""
         p = self._p
-        share = p.need[None] / np.maximum(p.room, 1)[list(order), None, None]
         cost = p.enter[order[0]] + self._stage(order[0])[0]
-        fill = share[0, 0]
+        fill = p.need[0] / p.room[order[0]]
         back = []
         for step, node in enumerate(order[1:], 1):
             # Every machine that follows takes a layer at least, which the ranges that fit see to.
             paths = cost[:, None] + p.forward[order[step - 1], node] + self._stage(node)
             least = paths.min(axis=0)
-            filled = np.where(paths == least, np.maximum(fill[:, None], share[step]), np.inf)
+            filled = np.where(paths == least, np.maximum(fill[:, None], p.need / p.room[node]), np.inf)
             back.append(filled.argmin(axis=0))
             cost, fill = np.minimum(least, NEVER), filled.min(axis=0)
         cuts = [p.layers]
