@@ -85,6 +85,7 @@ def _table() -> Iterator[Action]:
     yield a("models", "use", "enter", "Enter", "Chat", "Chat with the chosen model.")
     yield a("models", "unload", "u,delete", "u, Del", "Unload", "Unload the chosen model; asks first.")
     yield a("models", "retry", "r", "r", "Retry", "Load the chosen model again after it failed.")
+    yield a("models", "stages", "s", "s", "Stages", "Show how the chosen split model is spread, and why.")
     yield a("models", "copy", "y", "y", "Copy", "Copy the chosen model's name, as requests give it.")
     yield a("chat", "back", "escape", "Esc", "Back", "Stop the answer, else leave the prompt.", palette=False)
     yield a("chat", "stop", "s", "s", "Stop", "Stop the answer that is being written.")

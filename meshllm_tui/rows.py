@@ -19,6 +19,7 @@ from meshllm_tui.present import (
     muted,
     waiting_lines,
 )
+from meshllm_tui.split_rows import card_map
 from meshllm_tui.units import (
     UNKNOWN,
     bar,
@@ -103,13 +104,15 @@ def model_card(model: ModelView, snapshot: NodeSnapshot, width: int) -> tuple[Li
         case "downloading":
             fraction = model.bytes_done / model.bytes_total if model.bytes_total else 0.0
             body = _progress(fraction, width, sizes(model.bytes_done, model.bytes_total))
+        case "loading" if model.split is not None:
+            body = ()
         case "loading":
             body = _progress(model.load_fraction, width, _load_words(model))
         case "ready":
             body = _figures(model, snapshot)
         case "restarting" | "failed":
             body = _trouble(model)
-    return (head, *body)
+    return (head, *body, *(card_map(model.split, width) if model.split is not None else ()))
 
 
 def _progress(fraction: float, width: int, words: str) -> tuple[Line, ...]:

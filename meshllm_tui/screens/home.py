@@ -23,6 +23,7 @@ from meshllm_tui.present import NodeView, endpoint, status_line
 from meshllm_tui.screens.ask import AskScreen
 from meshllm_tui.screens.load import LoadScreen
 from meshllm_tui.screens.mesh_desk import MeshDesk
+from meshllm_tui.screens.split import SplitScreen
 from meshllm_tui.session import Session
 from meshllm_tui.widgets.chat_pane import ChatPane
 from meshllm_tui.widgets.key_line import KeyLine
@@ -237,7 +238,7 @@ class HomeScreen(Screen[None]):
         self.go("chat")
 
     def on_models_pane_wanted(self, event: ModelsPane.Wanted) -> None:
-        """Use, unload or retry a model."""
+        """Use, unload or retry a model, or show its stages."""
         event.stop()
         model, name = event.model, one_line(event.model.id, 80)
         if event.what == "unload":
@@ -245,6 +246,8 @@ class HomeScreen(Screen[None]):
             answers = (("cancel", "Keep it"), ("unload", "Unload"))
             ask = AskScreen(f"Unload {fit(name, 40)}?", text, answers)
             self.app.push_screen(ask, partial(self._unload, model.id))
+        elif event.what == "stages":
+            self.app.push_screen(SplitScreen(self._session.view, model.id))
         elif event.what == "retry":
             self.act("load", f"Loading {name} again.", model=model.ref)
         elif model.status == "ready" and model.chat:

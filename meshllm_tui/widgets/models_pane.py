@@ -1,4 +1,4 @@
-"""The models: a card each, with its state, progress and speed."""
+"""The models: a card each, with its state, progress and speed; then stages for other machines' models."""
 
 from textual import events
 from textual.message import Message
@@ -8,11 +8,15 @@ from meshllm_core.state.snapshot import ModelView
 from meshllm_tui.keys import bindings_of
 from meshllm_tui.present import NodeView
 from meshllm_tui.rows import empty_models, model_card
+from meshllm_tui.split_rows import hosted_card
 from meshllm_tui.widgets.pane import RowList
+
+_HOSTED = "\0"
+"""Begins the keys of hosted stages; no name of a model holds it."""
 
 
 class ModelsPane(RowList):
-    """One row per model, ready or not."""
+    """One row per model, ready or not, and one per stage that is computed for others."""
 
     BINDINGS = bindings_of("models")
 
@@ -22,7 +26,7 @@ class ModelsPane(RowList):
         def __init__(self, what: str, model: ModelView) -> None:
             super().__init__()
             self.what = what
-            """use, unload or retry."""
+            """use, unload, retry or stages."""
             self.model = model
 
     def __init__(self) -> None:
@@ -33,13 +37,16 @@ class ModelsPane(RowList):
         """Draw `view`, if it says anything new."""
         self._view = view
         snapshot = view.snapshot
-        if snapshot is None or not snapshot.models:
+        if snapshot is None or not (snapshot.models or snapshot.hosted_stages):
             self.show_note(empty_models(view))
             return
         # The border, the rows' padding and room for the scroll bar, so that rows fit when it comes.
         width = max(self.outer_size.width - 5, 20)
         cards = [model_card(model, snapshot, width) for model in snapshot.models]
-        if self.show_rows([str(model.id) for model in snapshot.models], cards):
+        cards += [hosted_card(stage, width) for stage in snapshot.hosted_stages]
+        keys = [str(model.id) for model in snapshot.models]
+        keys += [_HOSTED + stage.run for stage in snapshot.hosted_stages]
+        if self.show_rows(keys, cards):
             self.refresh_bindings()
 
     def on_resize(self, _: events.Resize) -> None:
@@ -52,10 +59,13 @@ class ModelsPane(RowList):
         self.action_use()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Actions need a row; retry needs a failed one."""
+        """Actions need a model's row; retry needs a failed one, stages one that is split."""
         if action in ("use", "unload", "copy", "retry"):
             model = self.chosen_model
             return model is not None and (model.status == "failed") >= (action == "retry")
+        if action == "stages":
+            model = self.chosen_model
+            return model is not None and model.split is not None
         return True
 
     @property
@@ -85,6 +95,10 @@ class ModelsPane(RowList):
     def action_retry(self) -> None:
         """Load the highlighted model again."""
         self._want("retry")
+
+    def action_stages(self) -> None:
+        """Show how the highlighted model is spread over machines."""
+        self._want("stages")
 
     def action_copy(self) -> None:
         """Copy the highlighted model's name."""
