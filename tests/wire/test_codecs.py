@@ -171,6 +171,12 @@ def test_bf16_rounds_to_the_nearest_even(values: list[float]) -> None:
         assert got == floor + (rest > 0x8000 or (rest == 0x8000 and floor & 1))
 
 
+def test_bf16_ties_go_to_the_even_neighbour() -> None:
+    rows = np.array([[0x3F80_8000, 0x3F81_8000, 0xBF80_8000, 0x3F80_8001, 0x3F81_7FFF]], np.uint32)
+    data = encode(Dtype.BF16, rows.view(np.float32))
+    assert np.frombuffer(data, "<u2").tolist() == [0x3F80, 0x3F82, 0xBF80, 0x3F81, 0x3F81]
+
+
 @settings(max_examples=200)
 @given(st.integers(1, 200), st.integers(1, 5), st.data())
 def test_q8x_keeps_the_largest_and_bounds_the_rest(width: int, count: int, data: st.DataObject) -> None:

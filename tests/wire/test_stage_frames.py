@@ -116,6 +116,14 @@ def test_each_field_is_refused_by_name(field: str, value: Any) -> None:
     assert field in caught.value.message or field in ("magic", "flags", "token")
 
 
+def test_the_last_position_of_a_chunk_counts() -> None:
+    read = StageFrameReader(FORM).read
+    fits = HEAD | {"position": 97}
+    assert read(HEADER.pack(*fits.values()) + written()[32:]).positions.tolist() == [97, 98, 99]
+    with pytest.raises(WireError, match="positions to 100; there are 100"):
+        read(HEADER.pack(*(HEAD | {"position": 98}).values()) + written()[32:])
+
+
 @pytest.mark.parametrize(
     ("tables", "param"),
     [
