@@ -28,6 +28,7 @@ def peer_status(row: PeerRow) -> PeerStatus:
         vram_gb=round(row.memory_total / 1e9, 2),
         memory_bytes=row.memory_total,
         free_memory_bytes=row.memory_free,
+        lent_memory_bytes=row.memory_lent,
         gpus=row.devices,
         models=tuple(model.id for model in row.models),
         serving_models=tuple(model.id for model in row.models if model.status == "ready"),

@@ -47,6 +47,8 @@ class PeerStatus(msgspec.Struct, frozen=True, kw_only=True):
     """GB (10^9 bytes) that models can use on it."""
     memory_bytes: int
     free_memory_bytes: int
+    lent_memory_bytes: int
+    """What a stage of another member's model may take there; 0: nothing."""
     gpus: tuple[str, ...]
     models: tuple[str, ...]
     """Every model of the node, ready or not."""

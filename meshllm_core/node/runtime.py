@@ -82,7 +82,7 @@ async def _serve(settings: Settings, paths: Paths, talk: Talk, announce: Announc
     talk(f"management API   {settings_urls[1]}")
     helpers = [
         asyncio.create_task(_speak(node.store, talk), name="speak"),
-        asyncio.create_task(_watch_memory(node.store), name="memory"),
+        asyncio.create_task(_watch_memory(node.store, node.mesh.memory_lent), name="memory"),
     ]
     try:
         await node.stopped.wait()
@@ -221,14 +221,15 @@ class _Node:
         return hardware
 
 
-async def _watch_memory(store: Any) -> None:
-    """Keep the snapshot's free memory true, without an event for every small change."""
+async def _watch_memory(store: Any, lent: Callable[[], int]) -> None:
+    """Keep the snapshot's free and lent memory true, without an event for every small change."""
     from meshllm_core.models.memory import read_memory
 
     while not store.closed:
-        free = read_memory().available
-        if abs(free - store.snapshot.memory_free) > MEMORY_STEP:
-            store.append(ev.MemoryMeasured(at=time.time(), memory_free=free))
+        free, usable = read_memory().available, lent()
+        known = store.snapshot
+        if max(abs(free - known.memory_free), abs(usable - known.memory_lent)) > MEMORY_STEP:
+            store.append(ev.MemoryMeasured(at=time.time(), memory_free=free, memory_lent=usable))
         await asyncio.sleep(MEMORY_SECONDS)
 
 

@@ -79,9 +79,11 @@ class HardwareDetected(Event, frozen=True, kw_only=True, tag="hardware_detected"
 
 
 class MemoryMeasured(Event, frozen=True, kw_only=True, tag="memory_measured"):
-    """Free main memory changed noticeably."""
+    """Free main memory, or what stages may take of it, changed noticeably."""
 
     memory_free: int
+    memory_lent: int = 0
+    """Bytes that a stage may take here; the owner's limit and what is loaded are considered."""
 
 
 class ModelRequested(Event, frozen=True, kw_only=True, tag="model_requested"):

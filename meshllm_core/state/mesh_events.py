@@ -59,6 +59,8 @@ class PeerRow(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds by which its clock is ahead of this node's."""
     memory_total: int = 0
     memory_free: int = 0
+    memory_lent: int = 0
+    """Bytes that a stage of another member's model may take there; 0: none."""
     devices: tuple[str, ...] = ()
     models: tuple[PeerModel, ...] = ()
     owner: str = ""

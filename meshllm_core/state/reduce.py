@@ -53,7 +53,7 @@ def _fold(snapshot: NodeSnapshot, event: ev.AnyEvent) -> NodeSnapshot:
                 devices=event.devices,
             )
         case ev.MemoryMeasured():
-            return replace(snapshot, memory_free=event.memory_free)
+            return replace(snapshot, memory_free=event.memory_free, memory_lent=event.memory_lent)
         case ev.NoticeLogged():
             return _notice(snapshot, event.at, event.level, event.source, event.text)
         case ev.RequestStarted() | ev.RequestFinished():

@@ -167,6 +167,8 @@ class NodeSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     threads: int = 0
     memory_total: int = 0
     memory_free: int = 0
+    memory_lent: int = 0
+    """Bytes that a stage may take here."""
     devices: tuple[Device, ...] = ()
     models: tuple[ModelView, ...] = ()
     requests: tuple[RequestView, ...] = ()

@@ -36,7 +36,7 @@ EVENTS: dict[type[ev.Event], st.SearchStrategy[ev.AnyEvent]] = {
         memory_free=COUNT,
         devices=st.just(()),
     ),
-    ev.MemoryMeasured: st.builds(ev.MemoryMeasured, at=AT, memory_free=COUNT),
+    ev.MemoryMeasured: st.builds(ev.MemoryMeasured, at=AT, memory_free=COUNT, memory_lent=COUNT),
     ev.ModelRequested: st.builds(ev.ModelRequested, at=AT, model=MODELS, ref=TEXT),
     ev.ModelNamed: st.builds(ev.ModelNamed, at=AT, model=MODELS, name=MODELS),
     ev.ModelDownloadProgressed: st.builds(
