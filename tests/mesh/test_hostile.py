@@ -2,12 +2,16 @@
 
 import asyncio
 import os
+import socket
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 import pytest
 
+from meshllm_core.discovery.token import Endpoint, decode, encode
 from meshllm_core.errors import JoinRefused, ProofInvalid
 from meshllm_core.identity.keys import SigningKey
 from meshllm_core.ids import NodeId
@@ -88,6 +92,55 @@ async def test_a_stolen_certificate_and_a_wrong_key_open_no_door(tmp_path: Path)
             await sockets.transport.dial(SigningKey.generate().public, address, timeout=3)
         await until(lambda: a.refused("stolen certificate") == 1)
         assert thief.key.public.hex() not in {row.node for row in a.snapshot.peers}
+
+
+async def test_a_join_that_was_recorded_and_is_sent_again_lets_nobody_in(tmp_path: Path) -> None:
+    async with members(tmp_path, "a", "b") as (a, b):
+        invite = decode(await a.invite(uses=5))
+        real = invite.addresses[0]
+        loop = asyncio.get_running_loop()
+        transport, recorder = await loop.create_datagram_endpoint(
+            lambda: Recorder((real.host, real.port)), local_addr=("127.0.0.1", 0)
+        )
+        between = Endpoint(*transport.get_extra_info("sockname"))
+        view = await b.join(encode(replace(invite, addresses=(between,))))
+        assert view.state == "joined", view
+        await b.service.stop()
+        assert len(recorder.recorded) > 5
+        for source in ("127.0.0.1", ELSEWHERE):
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as again:
+                again.bind((source, 0))
+                for datagram in recorder.recorded * 3:
+                    again.sendto(datagram, (real.host, real.port))
+                    await asyncio.sleep(0)
+        transport.close()
+        await asyncio.sleep(0.5)
+        assert a.snapshot.mesh is not None
+        assert [(row.used, row.state) for row in a.snapshot.mesh.invites] == [(1, "open")]
+        assert a.service.session is not None
+        assert not a.service.session.mesh.links
+        assert a.service.session.healthy
+        assert [row.status for row in a.snapshot.peers] == ["left"]
+
+
+class Recorder(asyncio.DatagramProtocol):
+    """Stands between two nodes, passes everything on and keeps what the one that dials sent."""
+
+    def __init__(self, target: tuple[str, int]) -> None:
+        self.target = target
+        self.dialler: tuple[str | Any, int] | None = None
+        self.recorded: list[bytes] = []
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.DatagramTransport, transport)
+
+    def datagram_received(self, data: bytes, addr: tuple[str | Any, int]) -> None:
+        if addr == self.target:
+            self.transport.sendto(data, self.dialler)
+            return
+        self.dialler = addr
+        self.recorded.append(data)
+        self.transport.sendto(data, self.target)
 
 
 async def test_announcements_that_are_too_large_or_forged_are_counted_and_not_passed_on(
