@@ -237,7 +237,8 @@ class RemoteEngine:
             return RequestCancelled("The request was cancelled.")
         if isinstance(error, LinkClosed):
             return LinkClosed(f"{self._name} went away while it answered.", hint=_AGAIN)
-        return WireError(f"{self._name} answered with what makes no sense: {error.message}", hint=_AGAIN)
+        fault = error.message.rstrip(".")
+        return WireError(f"{self._name} answered with what makes no sense: {fault}.", hint=_AGAIN)
 
 
 async def _finished(channel: Channel) -> None:
