@@ -278,6 +278,8 @@ async def _secured(
     shut down instead, and the end of it waited for.
     """
     task = asyncio.ensure_future(handshake)
+    # Whoever waits may be cancelled once more while it waits for the end.
+    task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
     try:
         transport, _ = await asyncio.shield(task)
     except asyncio.CancelledError:
