@@ -91,6 +91,21 @@ class EngineLoop:
                 self._flush()
                 return
 
+    def fail(self, message: str) -> None:
+        """Nothing that was begun can be finished: every request is refused with these words."""
+        for job in [*self._lanes.active, *self._lanes.waiting]:
+            if job in self._lanes.active:
+                self._slots.drop(job.sequence)
+                self._ledger.release(job.sequence)
+            self._items.append(
+                Refused(request_id=job.request.request_id, code="internal_error", message=message)
+            )
+            job.sampler.close()
+        self._lanes.active.clear()
+        self._lanes.waiting.clear()
+        self._lanes_changed = True
+        self._flush()
+
     def step(self) -> None:
         """One batch: admit, compute, sample, send."""
         self._admit()

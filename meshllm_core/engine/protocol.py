@@ -145,13 +145,19 @@ class StageData(msgspec.Struct, frozen=True, kw_only=True, tag="stage_data"):
 
 
 class ChainBroken(msgspec.Struct, frozen=True, kw_only=True, tag="chain_broken"):
-    """A stage is lost or has refused a unit; the process that is told ends, or says so and ends."""
+    """A stage is lost: nothing that was begun can be finished. To the driver, or from it."""
 
     message: str
 
 
-ToChild = StageData | ChainBroken | LoadSpec | Generate | Cancel | Tokenize | Detokenize | Embed
-FromChild = StageData | ChainBroken | Progress | Loaded | LoadFailed | Chunks | Answer | Stats
+class UnitRefused(msgspec.Struct, frozen=True, kw_only=True, tag="unit_refused"):
+    """A stage counted a unit that it would not compute; the chain goes on. From a child, or to the driver."""
+
+    message: str
+
+
+ToChild = StageData | ChainBroken | UnitRefused | LoadSpec | Generate | Cancel | Tokenize | Detokenize | Embed
+FromChild = StageData | ChainBroken | UnitRefused | Progress | Loaded | LoadFailed | Chunks | Answer | Stats
 
 _encoder = msgspec.msgpack.Encoder()
 to_child_decoder = msgspec.msgpack.Decoder(ToChild)

@@ -14,12 +14,14 @@ import numpy as np
 from meshllm_core.engine.chain import Ids, Unit, decode, encode, form_of
 from meshllm_core.engine.chain_spec import ChainSpec
 from meshllm_core.engine.llama.stage import StageRunner
-from meshllm_core.errors import EngineError
+from meshllm_core.errors import EngineError, WireError
 from meshllm_core.wire.codecs.base import Rows
 from meshllm_core.wire.stage_frames import StageFrame, StageFrameReader
 
 WAIT_SECONDS = 120.0
 """So long a unit may take: a chain whose stages do not answer is ended by the node long before."""
+REFUSED_SECONDS = 10.0
+"""So long after a stage refused a unit rows may take: it may have been another unit than the one awaited."""
 NEVER = 1 << 62
 
 
@@ -51,16 +53,23 @@ class _Part:
 class SplitContext:
     """See `llama.context.Context`; used from one thread, but for `deliver` and `fail`."""
 
-    def __init__(self, runner: StageRunner, chain: ChainSpec, send: Callable[[bytes], None]) -> None:
-        """`send` hands a unit to the node, which passes it to the first stage."""
+    def __init__(
+        self,
+        runner: StageRunner,
+        chain: ChainSpec,
+        send: Callable[[bytes], None],
+        refuse: Callable[[str], None],
+    ) -> None:
+        """`send` hands a unit to the node, which passes it to the first stage; `refuse` tells it what came
+        and could not be used."""
         self.model = runner.model
         self.handle = runner.handle
         self.capacity = runner.capacity
         self.cells = runner.cells
         self.chunk, self.ahead_limit = chain.chunk, chain.ahead
-        self._runner, self._chain, self._send = runner, chain, send
+        self._runner, self._chain, self._send, self._refuse = runner, chain, send, refuse
         self._reader = StageFrameReader(form_of(chain))
-        self._came: queue.SimpleQueue[bytes | EngineError] = queue.SimpleQueue()
+        self._came: queue.SimpleQueue[bytes | str | ChainEnded] = queue.SimpleQueue()
         self._parts: list[_Part] = []
         self._next: list[_Part] = []
         self._number = 0
@@ -149,12 +158,14 @@ class SplitContext:
             if part.key not in known:
                 self._dispatch([part], urgent=False)
         while any(part.key not in self._made for part in self._parts):
-            self._take(self._came.get(timeout=WAIT_SECONDS))
+            self._wait()
         self._compute()
         return 0
 
     def _dispatch(self, parts: list[_Part], *, urgent: bool) -> None:
         self._number += 1
+        if not self._under_way:
+            self._forget_complaints()
         self._under_way[self._number] = [part.key for part in parts]
         trims, self._trims = self._trims, {}
         unit = Unit(
@@ -170,26 +181,55 @@ class SplitContext:
         )
         self._send(encode(unit))
 
-    def _take(self, came: bytes | EngineError) -> None:
-        if isinstance(came, EngineError):
-            raise came
+    def _forget_complaints(self) -> None:
+        """Nothing is under way: what was refused is not what will be awaited."""
+        kept = []
+        while not self._came.empty():
+            came = self._came.get()
+            if not isinstance(came, str):
+                kept.append(came)
+        for came in kept:
+            self._came.put(came)
+
+    def _wait(self) -> None:
+        """For the next rows that are of use, or not. Raises ChainEnded when none come."""
+        seconds, why = WAIT_SECONDS, f"The stages gave nothing for {WAIT_SECONDS:.0f} s."
+        while True:
+            try:
+                came = self._came.get(timeout=seconds)
+            except queue.Empty:
+                raise ChainEnded(why) from None
+            if isinstance(came, ChainEnded):
+                raise came
+            if isinstance(came, bytes):
+                try:
+                    self._take(came)
+                    return
+                except WireError as error:
+                    came = f"Rows were refused: {error.message}"
+                    self._refuse(came)
+            seconds, why = REFUSED_SECONDS, came
+
+    def _take(self, came: bytes) -> None:
+        """Raises WireError for what is not what was asked for; that is still awaited."""
         unit = decode(came, self._chain.run)
-        parts = self._under_way.pop(unit.number, None)
+        parts = self._under_way.get(unit.number)
         if parts is None:
             return
         frame = self._reader.read(unit.frame)
         self._check(frame, parts)
+        del self._under_way[unit.number]
         at = 0
         for key in parts:
             self._made[key] = frame.rows[at : at + key[2]]
             at += key[2]
 
     def _check(self, frame: StageFrame, parts: list[tuple[int, int, int]]) -> None:
-        """That the rows are those that were asked for. Raises ChainEnded."""
+        """That the rows are those that were asked for. Raises WireError."""
         sequences = np.repeat([part[0] for part in parts], [part[2] for part in parts])
         positions = np.concatenate([np.arange(part[1], part[1] + part[2]) for part in parts])
         if not (np.array_equal(frame.sequences, sequences) and np.array_equal(frame.positions, positions)):
-            raise ChainEnded("The stage before this one answered with rows that were not asked for.")
+            raise WireError("They are not those that were asked for.", param="position")
 
     def _compute(self) -> None:
         rows = np.concatenate([self._made.pop(part.key) for part in self._parts])
@@ -222,6 +262,10 @@ class SplitContext:
     def deliver(self, data: bytes) -> None:
         """A unit came from the stage before."""
         self._came.put(data)
+
+    def complain(self, message: str) -> None:
+        """A stage refused a unit."""
+        self._came.put(message)
 
     def fail(self, message: str) -> None:
         """The chain is broken."""

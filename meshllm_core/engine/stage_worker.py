@@ -15,9 +15,11 @@ from meshllm_core.engine.chain_spec import ChainSpec
 from meshllm_core.engine.llama.stage import StageRunner
 from meshllm_core.engine.protocol import LoadSpec
 from meshllm_core.engine.types import ModelFacts
-from meshllm_core.errors import EngineError, WireError
+from meshllm_core.errors import EngineError, MeshError, WireError
 from meshllm_core.wire.stage_frames import StageFrameReader, StageFrameWriter
 
+TOKENS = 1 << 30
+"""No vocabulary is larger; who reads the tokens knows its own."""
 UNITS_WAITING = 256
 """A driver sends a handful; more means that it lost its mind."""
 
@@ -61,7 +63,7 @@ class StageWorker:
         unit = self._urgent.popleft() if self._urgent else self._chunks.popleft()
         try:
             self._send(self._computed(unit))
-        except (EngineError, WireError) as error:
+        except MeshError as error:
             self._refuse(f"A unit was refused: {error.message}")
 
     def _accept(self, data: bytes) -> None:
@@ -83,7 +85,10 @@ class StageWorker:
     def _void(self, sequence: int, position: int) -> None:
         """Chunks that wait and begin beyond a trim are no longer wanted; decodes are asked for after it."""
         for unit in list(self._chunks):
-            of, at = self._begin_of(unit)
+            try:
+                of, at = self._begin_of(unit)
+            except WireError:
+                continue  # It is refused in its turn.
             if of == sequence and at >= position:
                 self._chunks.remove(unit)
 
@@ -104,7 +109,7 @@ class StageWorker:
         chain = self._chain
         tokens: Ids | None
         if self._runner.shape.first:
-            tokens = ids(unit.tokens, "token", None, 1 << 30)
+            tokens = ids(unit.tokens, "token", None, TOKENS)
             sequences = ids(unit.sequences, "sequence", len(tokens), chain.sequences)
             positions = ids(unit.positions, "position", len(tokens), chain.positions)
             rows = None

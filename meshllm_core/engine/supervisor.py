@@ -33,6 +33,7 @@ from meshllm_core.engine.protocol import (
     Stats,
     ToChild,
     Tokenize,
+    UnitRefused,
     encode,
     frame_length,
     from_child_decoder,
@@ -85,6 +86,8 @@ class EngineProcess:
         """Called with every unit that the child passes on; set before `start` for a stage of a chain."""
         self.on_refused_unit: Callable[[str], None] = _ignored
         """Called with the words for every unit that the child refused."""
+        self.on_chain_broken: Callable[[str], None] = _ignored
+        """Called with the words when the driver gave up waiting for rows."""
         self._facts: ModelFacts | None = None
         self._boxes: dict[RequestId, Mailbox] = {}
         self._calls: dict[int, asyncio.Future[Answer]] = {}
@@ -273,6 +276,8 @@ class EngineProcess:
             case StageData(data=data):
                 self.on_unit(data)
             case ChainBroken(message=text):
+                self.on_chain_broken(text)
+            case UnitRefused(message=text):
                 self.on_refused_unit(text)
 
     def _fail_all(self, error: EngineExited) -> None:
@@ -294,6 +299,11 @@ class EngineProcess:
         """Tells the driver that nothing more will come."""
         if not self._writer.is_closing():
             self._writer.write(encode(ChainBroken(message=message)))
+
+    def unit_refused(self, message: str) -> None:
+        """Tells the driver that a stage refused a unit: if it waits for that one, it need not wait long."""
+        if not self._writer.is_closing():
+            self._writer.write(encode(UnitRefused(message=message)))
 
     # StageEngine ----------------------------------------------------------------------------
 

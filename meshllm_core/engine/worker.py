@@ -34,11 +34,12 @@ from meshllm_core.engine.protocol import (
     Progress,
     StageData,
     Stats,
+    UnitRefused,
     encode,
     frame_length,
     to_child_decoder,
 )
-from meshllm_core.engine.split_context import SplitContext
+from meshllm_core.engine.split_context import ChainEnded, SplitContext
 from meshllm_core.engine.stage_worker import StageWorker
 from meshllm_core.errors import EngineError, ModelError
 
@@ -97,11 +98,12 @@ def load(spec: LoadSpec, wire: Wire) -> tuple[Model, AnyContext] | StageWorker:
     def send(data: bytes) -> None:
         wire.send(StageData(data=data))
 
+    def refuse(text: str) -> None:
+        wire.send(UnitRefused(message=text))
+
     if spec.chain.role == "driver":
-        return runner.model, SplitContext(runner, spec.chain, send)
-    return StageWorker(
-        runner, spec.chain, send=send, refuse=lambda text: wire.send(ChainBroken(message=text))
-    )
+        return runner.model, SplitContext(runner, spec.chain, send, refuse)
+    return StageWorker(runner, spec.chain, send=send, refuse=refuse)
 
 
 def run(wire: Wire) -> None:
@@ -137,7 +139,7 @@ def run(wire: Wire) -> None:
 
     loop = EngineLoop(model, context, spec, send)
     threading.Thread(target=_read, args=(wire, inbox, loop), name="reader", daemon=True).start()
-    serve(loop, inbox, context)
+    serve(loop, inbox, context, wire)
 
 
 def _run_stage(worker: StageWorker, wire: Wire, spec: LoadSpec) -> None:
@@ -166,12 +168,15 @@ def _read(wire: Wire, inbox: Inbox, loop: EngineLoop) -> None:
             if isinstance(message, ChainBroken):
                 inbox.context.fail(message.message)
                 continue
+            if isinstance(message, UnitRefused):
+                inbox.context.complain(message.message)
+                continue
         inbox.receive(message)
         if isinstance(message, Cancel) and message.request_id in loop.prefilling:
             inbox.context.interrupt()
 
 
-def serve(loop: EngineLoop, inbox: Inbox, context: AnyContext) -> None:
+def serve(loop: EngineLoop, inbox: Inbox, context: AnyContext, wire: Wire) -> None:
     """Take what arrived, compute a step, again; sleeps while there is nothing to do."""
     while True:
         # Before the queue is emptied: an interrupt that comes later belongs to a message not yet seen.
@@ -185,7 +190,11 @@ def serve(loop: EngineLoop, inbox: Inbox, context: AnyContext) -> None:
             except queue.Empty:
                 break
         if loop.busy:
-            loop.step()
+            try:
+                loop.step()
+            except ChainEnded as error:
+                loop.fail(error.message)
+                wire.send(ChainBroken(message=error.message))
 
 
 def _dispatch(message: object, loop: EngineLoop, inbox: Inbox) -> None:

@@ -100,7 +100,8 @@ class SplitRun:
         name = f"{self.model}.{stage.start}-{stage.end}"
         engine = EngineProcess(str(self.model), engine_log(self.paths.logs, name), self.on_stats)
         engine.on_unit = self._pump.put
-        engine.on_refused_unit = self._broken
+        engine.on_refused_unit = self._driver_refused
+        engine.on_chain_broken = self._broken
         self.engine = engine
         driver = msgspec.structs.replace(self.chain, role="driver")
         await engine.start(
@@ -212,11 +213,14 @@ class SplitRun:
     async def _watch(self, index: int) -> None:
         """Figures of a stage; its end is the chain's end."""
         name = self.rows[index].node_name
-        reason = f"{name} is lost"
+        reason, refused = f"{name} is lost", 0
         try:
             while (body := await self._controls[index].receive()) is not None:
                 message = sc.decode(body)
                 if isinstance(message, sc.Measured):
+                    if message.refused > refused:
+                        refused = message.refused
+                        self._refused(name, clean_text(message.text, TEXT))
                     detail = f"{message.refused} units refused: {clean_text(message.text, TEXT)}"
                     self._show(
                         index, "ready", measured_ms=message.unit_ms, detail=detail if message.refused else ""
@@ -227,6 +231,15 @@ class SplitRun:
             reason = f"{name} is lost: {error.message}"
         self._show(index, "failed", detail=reason)
         self._broken(reason)
+
+    def _refused(self, name: str, text: str) -> None:
+        if self.engine is not None:
+            self.engine.unit_refused(f"{name} refused a unit of the chain: {text}")
+
+    def _driver_refused(self, text: str) -> None:
+        last = self.rows[-1]
+        log.warning("stage %d of %s: %s", last.index, self.model, text)
+        self._show(last.index, last.state, detail=text)
 
     async def _watch_engine(self, engine: EngineProcess) -> None:
         error = await engine.exited

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from meshllm_core.engine.chain import form_of
-from meshllm_core.errors import LinkClosed, WireError
+from meshllm_core.errors import LinkClosed, MeshError, WireError
 from meshllm_core.ids import NodeId, short
 from meshllm_core.node.stage_host import StageHost, Surroundings
 from meshllm_core.node.stage_pump import take_units
@@ -61,8 +61,8 @@ class StageDesk:
             channel.abort()
 
     async def _host(self, peer: NodeId, name: str, channel: Channel, offer: sc.Offer) -> None:
-        if len(self.hosts) >= STAGES or offer.run in self.hosts:
-            text = f"{STAGES} stages are computed here already."
+        if text := self._refusal(offer):
+            self.counted("stage refused", f"node {short(peer)}: {text}")
             await channel.send(sc.encode(sc.Progress(state="failed", text=text)))
             await channel.finish()
             return
@@ -73,6 +73,25 @@ class StageDesk:
             log.info("stage %d of %s for %s ended: %s", offer.index, offer.model, name, reason)
         finally:
             del self.hosts[offer.run]
+
+    def _refusal(self, offer: sc.Offer) -> str:
+        """Why an offer is not even looked at; empty if it is."""
+        if len(self.hosts) >= STAGES:
+            return f"{STAGES} stages are computed here already."
+        if offer.run in self.hosts:
+            return "A stage of that run is computed here already."
+        chain = offer.chain
+        if chain.role != "stage" or chain.run != offer.run or not offer.index < offer.stages - 1:
+            return "The offer contradicts itself: who drives a chain computes its last stage."
+        if not offer.start < offer.end <= chain.layers:
+            return f"There are no layers {offer.start} to {offer.end - 1} in {chain.layers}."
+        if offer.context != chain.positions or offer.lanes + offer.prefix_slots != chain.sequences:
+            return "The offer contradicts itself about its lanes and their context."
+        try:
+            form_of(chain)
+        except MeshError as error:
+            return error.message
+        return ""
 
     async def _attach(self, peer: NodeId, channel: Channel, message: sc.Attach) -> None:
         host, driver = self.hosts.get(message.run), self.drivers.get(message.run)
@@ -94,5 +113,5 @@ class StageDesk:
 
     @property
     def memory_held(self) -> int:
-        """Bytes that hosted stages were promised."""
-        return sum(host.offer.memory_needed for host in self.hosts.values())
+        """Bytes that hosted stages take of what this node lends."""
+        return sum(host.held for host in self.hosts.values())

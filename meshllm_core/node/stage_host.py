@@ -18,6 +18,8 @@ from meshllm_core.engine.supervisor import EngineProcess
 from meshllm_core.errors import LinkClosed, MeshError, ModelTooLarge, WireError, describe
 from meshllm_core.ids import NodeId
 from meshllm_core.mesh.tasks import Tasks
+from meshllm_core.models.fit import EngineSettings, fit_model
+from meshllm_core.models.inspect import inspect_model
 from meshllm_core.models.memory import usable_cores
 from meshllm_core.models.units import show_bytes
 from meshllm_core.node.engine_log import engine_log
@@ -61,6 +63,8 @@ class StageHost:
     engine: EngineProcess | None = None
     units: int = 0
     refused: int = 0
+    held: int = 0
+    """Bytes that it takes of what this node lends."""
     _row: HostedStage = field(init=False)
     _pump: UnitPump = field(init=False)
     _asked: float = 0.0
@@ -86,8 +90,9 @@ class StageHost:
     async def run(self) -> str:
         """Returns why it ended. Raises nothing but cancellation."""
         try:
-            self._check_memory()
+            self._check_memory(self.offer.memory_needed)
             file = await self._fetched()
+            self._check_memory(await asyncio.to_thread(self._measured_need, file))
             await self._load(file)
             await self._tell("ready", memory=self._resident())
             reason = await self._serve()
@@ -111,14 +116,27 @@ class StageHost:
             self._asked = time.monotonic()
             self.engine.pass_unit(unit)
 
-    def _check_memory(self) -> None:
+    def _measured_need(self, file: Path) -> int:
+        """What the file itself says that it takes: a limit does not depend on a coordinator's word."""
+        offer = self.offer
+        sequences = offer.lanes + offer.prefix_slots
+        settings = EngineSettings(
+            batch=offer.batch, outputs=offer.batch, kv_type=offer.kv_type, sequences=sequences
+        )
+        facts = inspect_model(file)
+        fit = fit_model(facts, offer.context, lanes=offer.lanes, memory_available=0, settings=settings)
+        return fit.tensor_bytes + fit.kv_bytes
+
+    def _check_memory(self, needed: int) -> None:
+        self.held = 0
         usable = self.around.memory_usable()
-        if self.offer.memory_needed > usable:
+        if needed > usable:
             raise ModelTooLarge(
                 f"Layers {self.offer.start} to {self.offer.end - 1} need "
-                f"{show_bytes(self.offer.memory_needed)}, and {show_bytes(usable)} can be lent.",
+                f"{show_bytes(needed)}, and {show_bytes(usable)} can be lent.",
                 hint="Raise --max-vram there, or free some memory.",
             )
+        self.held = needed
 
     async def _fetched(self) -> Path:
         offer = self.offer
