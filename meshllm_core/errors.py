@@ -112,9 +112,7 @@ class ModelTooLarge(ModelError):
 class CutRefused(ModelError):
     """The model cannot be divided into stages there, or not at all."""
 
-    code = "cut_refused"
-    error_type = "invalid_request_error"
-    http_status = 400
+    code, error_type, http_status = "cut_refused", "invalid_request_error", 400
 
 
 class DownloadFailed(ModelError):
