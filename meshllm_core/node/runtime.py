@@ -21,6 +21,8 @@ from meshllm_core.log import start_logging
 from meshllm_core.node.servers import HttpServer, listen
 from meshllm_core.paths import Paths
 from meshllm_core.state import events as ev
+from meshllm_core.state.reduce_mesh import MeshEvent, fold_mesh, mesh_words
+from meshllm_core.state.snapshot import NodeSnapshot
 
 if TYPE_CHECKING:
     from meshllm_core.models.hardware import Hardware
@@ -247,13 +249,27 @@ def _words(event: object) -> tuple[int, list[str]]:
     return logging.NOTSET, []
 
 
+def _mesh_words(before: NodeSnapshot, event: MeshEvent) -> tuple[int, list[str]]:
+    words = mesh_words(before, event)
+    if words is None:
+        return logging.NOTSET, []
+    return logging.getLevelNamesMapping()[words[0].upper()], [f"mesh: {words[1]}"]
+
+
 async def _speak(store: Any, talk: Talk) -> None:
     """Say what a person at a terminal without a dashboard should know, and who reads the log later."""
-    seen = 0
+    seen, mesh, last = 0, NodeSnapshot(), [""]
     while not store.closed:
         await store.wait_after(seen, 60.0)
         for logged in store.events_after(seen) or ():
             level, lines = _words(logged.event)
+            if isinstance(logged.event, MeshEvent):
+                level, lines = _mesh_words(mesh, logged.event)
+                mesh = fold_mesh(mesh, logged.event)
+            if lines == last:
+                # A join that is tried again and fails as before.
+                continue
+            last = lines or last
             for line in lines:
                 talk(line)
                 log.log(level, "%s", line)

@@ -30,6 +30,10 @@ MeshEvent = (
 )
 
 
+LATELY = 5
+"""Notices among which one that says the same again is left out."""
+
+
 def fold_mesh(snapshot: NodeSnapshot, event: MeshEvent) -> NodeSnapshot:
     """The snapshot after an event about the mesh, without its notice."""
     match event:
@@ -117,7 +121,11 @@ def mesh_words(snapshot: NodeSnapshot, event: MeshEvent) -> tuple[NoticeLevel, s
         case ev.MeshLeft():
             return "info", f"left the mesh: {event.reason}"
         case ev.JoinEnded():
-            return ("info" if event.joined else "error"), f"{event.message} {event.hint}".strip()
+            text = f"{event.message} {event.hint}".strip()
+            # A join that was asked for at the start is tried again and again.
+            if not event.joined and any(notice.text == text for notice in snapshot.notices[-LATELY:]):
+                return None
+            return ("info" if event.joined else "error"), text
         case ev.PublicationChanged():
             failed = event.publication == "publish_failed"
             return (
