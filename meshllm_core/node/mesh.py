@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from meshllm_core import __version__
 from meshllm_core.config import Settings
-from meshllm_core.errors import IdentityError, JoinFailed, MeshError, NodeError, PeerUnreachable, describe
+from meshllm_core.errors import (
+    IdentityError,
+    JoinFailed,
+    MeshError,
+    MeshNetworkError,
+    NodeError,
+    PeerUnreachable,
+    describe,
+)
 from meshllm_core.ids import NodeId
 from meshllm_core.mesh.tasks import Tasks
 from meshllm_core.node.mesh_calls import MeshCalls
@@ -248,8 +256,9 @@ class NodeMesh:
         while service.session is None:
             try:
                 await service.joiner.public(wants)
-            except JoinFailed as error:
-                log.info("no public mesh to join: %s", describe(error))
+            except MeshNetworkError as error:
+                # A no, too: another mesh may be listed the next time.
+                log.info("no public mesh was joined: %s", describe(error))
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def service(self) -> "MeshService":

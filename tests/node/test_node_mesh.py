@@ -11,7 +11,9 @@ import pytest
 
 from meshllm_core.config import load_settings
 from meshllm_core.discovery.token import Endpoint, Invite, encode
+from meshllm_core.errors import JoinFailed, JoinRefused, LinkClosed, MeshNetworkError
 from meshllm_core.identity.keys import SigningKey
+from meshllm_core.mesh.joiner import Joiner
 from meshllm_core.node import mesh as node_mesh
 from meshllm_core.node.mesh import NodeMesh
 from meshllm_core.node.store import EventStore
@@ -86,20 +88,49 @@ async def test_a_lost_key_is_told_and_not_tried_again(
         assert "tried again" not in notice.text
 
 
-async def test_a_node_that_looks_for_somebody_who_is_away_stops_at_once(tmp_path: Path, taken: int) -> None:
-    token = encode(
+def token_of_nobody(port: int) -> str:
+    """An invite of a node that does not answer."""
+    return encode(
         Invite(
             node=SigningKey.generate().public,
-            secret=bytes(16),
+            secret=bytes(range(16)),
             mesh=bytes(8),
             expires_at=0,
-            addresses=(Endpoint("127.0.0.1", taken),),
+            addresses=(Endpoint("127.0.0.1", port),),
             role="host",
         )
     )
+
+
+async def test_a_client_in_no_mesh_is_told_so(tmp_path: Path) -> None:
+    async with node(tmp_path, client=True) as alone:
+        await until(lambda: bool(alone.store.snapshot.notices))
+        assert "in no mesh" in alone.store.snapshot.notices[0].text
+
+
+async def test_a_node_that_looks_for_somebody_who_is_away_stops_at_once(tmp_path: Path, taken: int) -> None:
+    token = token_of_nobody(taken)
     async with node(tmp_path, join=token) as waiting:
         await until(lambda: waiting.store.snapshot.join is not None)
         await asyncio.sleep(0.5)
         began = time.monotonic()
         await waiting.stop()
         assert time.monotonic() - began < 1.5
+
+
+@pytest.mark.parametrize(
+    "error", [JoinRefused("Full.", reason="full"), JoinFailed("Nobody."), LinkClosed("x")]
+)
+async def test_a_public_mesh_is_looked_for_again_whatever_went_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: MeshNetworkError
+) -> None:
+    tries: list[object] = []
+
+    async def public(_: Joiner, wants: object) -> None:
+        tries.append(wants)
+        raise error
+
+    monkeypatch.setattr(node_mesh, "RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(Joiner, "public", public)
+    async with node(tmp_path, auto=True):
+        await until(lambda: len(tries) > 2)
