@@ -33,7 +33,7 @@ COMMANDS = {
     "gpus": "meshllm_core.cli.gpus:gpus",
     "bench": "meshllm_core.cli.bench:app",
     "certify": "meshllm_core.cli.certify:certify",
-    "doctor": "meshllm_core.cli.doctor:doctor",
+    "doctor": "meshllm_core.cli.doctor:app",
     "config": "meshllm_core.cli.config:config",
     "logs": "meshllm_core.cli.logs:logs",
 }

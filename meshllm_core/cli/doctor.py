@@ -4,16 +4,27 @@ import typer
 
 from meshllm_core.cli.doctor_checks import Check, run_checks
 from meshllm_core.cli.doctor_mesh import mesh_checks
+from meshllm_core.cli.doctor_split import split
 from meshllm_core.cli.options import AsJson
 from meshllm_core.cli.output import Tone, clean, emit, emit_json, paint
-from meshllm_core.errors import ExitCode
+from meshllm_core.errors import ConfigError, ExitCode
 from meshllm_core.paths import default_paths
 
 _TONES: dict[str, Tone] = {"pass": "good", "warn": "warn", "fail": "bad"}
 
 
-def doctor(as_json: AsJson = False) -> None:
+app = typer.Typer(invoke_without_command=True)
+app.command("split")(split)
+
+
+@app.callback()
+def doctor(context: typer.Context, as_json: AsJson = False) -> None:
     """Check this machine: every check passes, or says what to do next. Exit code 7 when one fails."""
+    if context.invoked_subcommand is not None:
+        if as_json:
+            command = context.invoked_subcommand
+            raise ConfigError("--json stands before the command.", hint=f"Write `doctor {command} … --json`.")
+        return
     paths = default_paths()
     checks = [*run_checks(paths), *mesh_checks(paths)]
     failed = any(check.status == "fail" for check in checks)

@@ -22,6 +22,7 @@ ELSEWHERE = {"bench"}
 GROUPS = {
     "models": ("list", "show", "download", "prune", "recommended"),
     "package": ("build", "verify", "show", "fetch"),
+    "doctor": ("split",),
 }
 
 Run = Callable[..., Result]
@@ -74,7 +75,7 @@ def test_each_command_is_found_alone_and_among_all(name: str) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("meshllm st", {"status", "stop"}),
+        ("meshllm st", {"stages", "status", "stop"}),
         ("meshllm models ", {"list", "show", "download", "prune", "recommended"}),
         ("meshllm serve --ma", {"--max-vram", "--max-clients"}),
         ("meshllm serve --kv-type q", {"q8_0", "q4_0"}),
