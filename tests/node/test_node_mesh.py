@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -15,11 +16,20 @@ from meshllm_core.errors import JoinFailed, JoinRefused, LinkClosed, MeshNetwork
 from meshllm_core.identity.keys import SigningKey
 from meshllm_core.mesh.joiner import Joiner
 from meshllm_core.node import mesh as node_mesh
+from meshllm_core.node.hosts import Hosts
 from meshllm_core.node.mesh import NodeMesh
 from meshllm_core.node.store import EventStore
 from meshllm_core.paths import default_paths
 from meshllm_core.serve.service import InferenceService
 from tests.mesh.members import until
+
+
+class NoModels:
+    """A node's models, of which there are none: all memory is free to lend, and it is little."""
+
+    def memory_usable(self, held: int) -> int:
+        """Bytes."""
+        return (1 << 30) - held
 
 
 @contextlib.asynccontextmanager
@@ -31,6 +41,7 @@ async def node(folder: Path, **flags: object) -> AsyncIterator[NodeMesh]:
     store = EventStore()
     made = NodeMesh(settings, paths, store, "test")
     made.inference = InferenceService({}, store.append, peers=made, name="test")
+    made.hosts = cast(Hosts, NoModels())
     made.start()
     try:
         yield made
