@@ -93,7 +93,8 @@ def load(spec: LoadSpec, wire: Wire) -> tuple[Model, AnyContext] | StageWorker:
     if spec.chain is None:
         model = Model(spec, on_progress)
         return model, Context(model, spec, embeddings=model.embeds)
-    runner = StageRunner(spec, on_progress=on_progress)
+    outputs = spec.lanes + spec.prefix_slots if spec.chain.role == "driver" else None
+    runner = StageRunner(spec, outputs=outputs, on_progress=on_progress)
 
     def send(data: bytes) -> None:
         wire.send(StageData(data=data))

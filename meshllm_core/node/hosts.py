@@ -56,10 +56,11 @@ class Hosts:
         lanes: int | None = None,
         split: bool | None = None,
         wire_dtype: str | None = None,
+        patient: bool = False,
     ) -> ModelId:
         """Begin to load; the events tell how it goes. Returns the name of its row for now.
 
-        `split` spreads it over the machines of the mesh.
+        `split` spreads it over the machines of the mesh; `patient`: waits for enough of them to join.
 
         Raises NodeError when the same model is there already or there are too many.
         """
@@ -89,6 +90,7 @@ class Hosts:
                 context_size=size,
                 lanes=lanes or self.settings.lanes,
                 wire_dtype=wire_dtype or self.settings.wire_dtype,
+                patient=patient,
             )
         else:
             host = ModelHost(

@@ -202,7 +202,7 @@ class _Node:
             self.store.append(ev.NoticeLogged(at=time.time(), level="warning", source="config", text=warning))
         if not self.settings.client:
             for ref in dict.fromkeys(self.settings.models):
-                self.hosts.load(ref)
+                self.hosts.load(ref, patient=True)
         self.mesh.start()
 
     def stopping(self) -> None:

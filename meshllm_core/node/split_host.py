@@ -14,7 +14,7 @@ from meshllm_core.discovery.text import clean_text
 from meshllm_core.engine.chain_spec import ChainSpec
 from meshllm_core.engine.protocol import LoadSpec
 from meshllm_core.engine.supervisor import EngineProcess
-from meshllm_core.errors import MeshError, NodeError, describe
+from meshllm_core.errors import MeshError, ModelTooLarge, NodeError, NotInMesh, describe
 from meshllm_core.ids import ModelId, NodeId
 from meshllm_core.models.fit import EngineSettings
 from meshllm_core.models.memory import usable_cores
@@ -36,6 +36,10 @@ log = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 120.0
 """So long the first token of a new chain may take."""
+MACHINES_SECONDS = 1.0
+"""So often those who wait for machines look again, and …"""
+LENT_STEP = 64 << 20
+"""… what counts as a difference in what one lends, in bytes."""
 CHUNK_ROWS = 128
 """Tokens of a prompt in one unit: large enough to compute well, small enough to keep all stages at work."""
 
@@ -78,12 +82,15 @@ class SplitHost:
     context_size: int
     lanes: int
     wire_dtype: str
+    patient: bool
+    """Whether to wait for machines where those that are there do not suffice."""
     created: int = field(default_factory=lambda: int(time.time()))
     hosted: HostedModel = field(init=False)
     engine: EngineProcess | None = None
     memory_needed: int = 0
     closing: bool = False
     _run: SplitRun | None = None
+    _said: str = ""
     _failures: deque[float] = field(default_factory=deque)
 
     def __post_init__(self) -> None:
@@ -105,15 +112,24 @@ class SplitHost:
             rules = StageRules(source)
             while not self.closing:
                 reason = await self._once(model, rules)
-                if self.closing or not await self._may_go_on(reason):
+                if self.closing or (reason and not await self._may_go_on(reason)):
                     return
         except MeshError as error:
             self._fail(error)
 
     async def _once(self, model: ResolvedModel, rules: StageRules) -> str:
-        """One plan from start to end; why it ended. Raises where trying again would change nothing."""
+        """One plan from start to end; why it ended, "" when machines have come or gone before it began.
+
+        Raises where trying again would change nothing.
+        """
         began = time.monotonic()
-        plan, wire = await self._planned(model, rules)
+        try:
+            plan, wire = await self._planned(model, rules)
+        except (ModelTooLarge, NotInMesh) as error:
+            if not self.patient:
+                raise
+            await self._more_machines(error)
+            return ""
         if isinstance(plan, Alone):
             return self._alone(plan)
         run = self._made(model, rules, plan, wire)
@@ -124,6 +140,7 @@ class SplitHost:
             self.engine = engine = await run.start()
             await first_answer(engine, ANSWER_SECONDS)
             self._ready(engine, model, run, time.monotonic() - began)
+            self.patient = True  # What was lost may come back.
             reason = await run.lost
         except MeshError as error:
             reason = describe(error)
@@ -138,7 +155,7 @@ class SplitHost:
         self._set("loading", detail="its layers are being shared out")
         machines, links = self.mesh.machines(), self.mesh.links()
         if len(machines) < 2:
-            raise NodeError(
+            raise NotInMesh(
                 f"{self.id} can only be split over machines of a mesh, and this node knows no other.",
                 hint="`meshllm invite` here, `meshllm join` on another machine; then load it again.",
             )
@@ -161,6 +178,22 @@ class SplitHost:
         if isinstance(wire, str):
             raise NodeError(wire, hint="Use `--wire-dtype f32`, or measure it: `meshllm certify`.")
         return plan, wire
+
+    async def _more_machines(self, error: MeshError) -> None:
+        """Returns when the machines are others than now."""
+        text = clean_text(f"{self.id} waits for machines: {error}", 400)
+        if text != self._said:
+            self._said = text
+            self.append(ev.NoticeLogged(at=time.time(), level="warning", source=self.id, text=text))
+        self._set("loading", detail=text)
+        before = self._crowd()
+        while not self.closing:
+            await asyncio.sleep(MACHINES_SECONDS)
+            if self._crowd() != before:
+                return
+
+    def _crowd(self) -> list[tuple[NodeId, int, str]]:
+        return [(one.node, one.lent // LENT_STEP, one.excluded) for one in self.mesh.machines()]
 
     def _alone(self, plan: Alone) -> str:
         """It fits on one machine: here it is loaded as a whole, elsewhere that is for a person to do."""

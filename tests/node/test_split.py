@@ -1,0 +1,154 @@
+"""A model that no machine of a mesh can hold: real nodes on loopback, each lending too little."""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.default_model import require_default_model
+from tests.support.nodes import RunningNode, running_node
+
+NAME = "SmolLM2-135M-Instruct.Q4_1"
+PROMPT = "The capital of France is"
+LENT = "0.12"
+"""GB: less than the model takes, more than two thirds of it."""
+
+
+def _start(folder: Path, name: str, *flags: str) -> "contextlib.AbstractContextManager[RunningNode]":
+    home = folder / name
+    (home / "home").mkdir(parents=True)
+    (home / "home" / "config").mkdir()
+    (home / "home" / "config" / "config.toml").write_text("models = []\n")
+    usual = ("--node-name", name, "--bind-ip", "127.0.0.1", "--mesh-discovery-mode", "off")
+    size = ("--ctx-size", "512", "--lanes", "2", "--max-vram", LENT)
+    return running_node(home, *usual, *size, *flags)
+
+
+@contextlib.contextmanager
+def mesh(folder: Path, *names: str, flags: tuple[str, ...] = ()) -> Iterator[list[RunningNode]]:
+    """Nodes without models in one mesh; `flags` for the first."""
+    with contextlib.ExitStack() as stack:
+        nodes = [
+            stack.enter_context(_start(folder, name, *(() if index else flags)))
+            for index, name in enumerate(names)
+        ]
+        for node in nodes[1:]:
+            node.act("join", token=nodes[0].act("invite").json()["token"])
+        nodes[0].wait(lambda s: len(s["peers"]) == len(nodes) - 1 and all(p["name"] for p in s["peers"]), 30)
+        yield nodes
+
+
+def _row(snapshot: dict[str, Any]) -> dict[str, Any]:
+    row: dict[str, Any] = next((m for m in snapshot["models"] if NAME in m["id"]), {"status": "none"})
+    return row
+
+
+def _settled(node: RunningNode) -> dict[str, Any]:
+    return _row(node.wait(lambda s: _row(s)["status"] in ("ready", "failed")))
+
+
+def _ask(node: RunningNode, tokens: int = 24) -> httpx.Response:
+    body = {"model": NAME, "prompt": PROMPT, "max_tokens": tokens, "temperature": 0, "ignore_eos": True}
+    return httpx.post(f"{node.api}/v1/completions", json=body, timeout=60)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What the model answers where it is whole."""
+    folder = tmp_path_factory.mktemp("whole")
+    with running_node(folder, "--gguf", str(require_default_model()), "--mesh-discovery-mode", "off") as node:
+        node.ready()
+        return str(_ask(node).json()["choices"][0]["text"])
+
+
+def test_two_machines_answer_as_one_would_and_give_the_memory_back(tmp_path: Path, whole: str) -> None:
+    with mesh(tmp_path, "Anna", "Bert") as (anna, bert):
+        anna.act("load", model=str(require_default_model()), split=True)
+        row = _settled(anna)
+        assert row["status"] == "ready", row
+        stages = row["split"]["stages"]
+        assert [stage["node_name"] for stage in stages] == ["Bert", "Anna"]
+        assert (stages[0]["start"], stages[0]["end"], stages[1]["end"]) == (0, stages[1]["start"], 30)
+        for node in (anna, bert):
+            node.wait(lambda s: any(NAME in str(p) for p in (s["models"], s["peers"])), 20)
+            answer = _ask(node)
+            assert answer.status_code == 200, answer.text
+            assert answer.json()["choices"][0]["text"] == whole
+        hosted = bert.snapshot()["hosted_stages"]
+        assert [(one["coordinator"], one["state"]) for one in hosted] == [("Anna", "ready")]
+        anna.act("unload", model=NAME)
+        bert.wait(lambda s: not s["hosted_stages"], 20)
+
+
+def test_a_split_that_was_asked_for_first_waits_for_machines(tmp_path: Path, whole: str) -> None:
+    flags = ("--gguf", str(require_default_model()), "--split")
+    with mesh(tmp_path, "Anna", flags=flags) as (anna,):
+        said = anna.wait(lambda s: any("waits for machines" in n["text"] for n in s["notices"]), 40)
+        assert _row(said)["status"] == "requested"
+        with _start(tmp_path, "Bert") as bert:
+            bert.act("join", token=anna.act("invite").json()["token"])
+            row = _settled(anna)
+            assert row["status"] == "ready", row
+            assert _ask(anna).json()["choices"][0]["text"] == whole
+
+
+def test_a_stage_that_dies_ends_its_answers_and_the_model_is_spread_anew(tmp_path: Path, whole: str) -> None:
+    with mesh(tmp_path, "Anna", "Bert", "Cora") as (anna, bert, cora):
+        anna.act("load", model=str(require_default_model()), split=True)
+        row = _settled(anna)
+        assert row["status"] == "ready", row
+        first = row["split"]["stages"][0]["node_name"]
+        victim, other = (bert, "Cora") if first == "Bert" else (cora, "Bert")
+        victim.process.send_signal(signal.SIGKILL)
+        began = time.monotonic()
+        while (answer := _ask(anna)).status_code != 200 and time.monotonic() < began + 60:
+            assert answer.json()["error"]["message"]
+            time.sleep(0.2)
+        assert answer.json()["choices"][0]["text"] == whole
+        again = _row(anna.snapshot())
+        assert again["split"]["stages"][0]["node_name"] == other
+        assert again["split"]["run"] != row["split"]["run"]
+
+
+def test_a_driver_that_dies_is_started_anew(tmp_path: Path, whole: str) -> None:
+    with mesh(tmp_path, "Anna", "Bert") as (anna, _):
+        anna.act("load", model=str(require_default_model()), split=True)
+        row = _settled(anna)
+        os.kill(row["pid"], signal.SIGKILL)
+        anna.wait(lambda s: _row(s)["status"] == "ready" and _row(s)["pid"] != row["pid"], 60)
+        assert _ask(anna).json()["choices"][0]["text"] == whole
+
+
+def test_a_format_that_nobody_measured_is_refused_before_anything_is_loaded(tmp_path: Path) -> None:
+    with mesh(tmp_path, "Anna", "Bert") as (anna, bert):
+        anna.act("load", model=str(require_default_model()), split=True, wire_dtype="q8")
+        row = _settled(anna)
+        assert row["status"] == "failed"
+        assert "q8 was not measured" in row["error"] and "meshllm certify" in row["error"]
+        assert "f32" in row["hint"]
+        assert not bert.snapshot()["hosted_stages"]
+
+
+def test_a_model_that_fits_here_is_not_split(tmp_path: Path) -> None:
+    with mesh(tmp_path, "Anna", "Bert", flags=("--max-vram", "1")) as (anna, _):
+        anna.act("load", model=str(require_default_model()), split=True)
+        row = _settled(anna)
+        assert row["status"] == "ready" and row["split"] is None
+        assert any("Anna alone" in notice["text"] for notice in anna.snapshot()["notices"])
+
+
+def test_too_little_memory_everywhere_is_said_in_words(tmp_path: Path) -> None:
+    with mesh(tmp_path, "Anna", "Bert", flags=("--max-vram", "0.02")) as (anna, bert):
+        anna.act("load", model=str(require_default_model()), split=True)
+        row = _settled(anna)
+        assert row["status"] == "failed"
+        assert (
+            "alone it needs 131 MiB" in row["error"] and "no cut gives each a range that fits" in row["error"]
+        )
+        assert not bert.snapshot()["hosted_stages"]
