@@ -21,6 +21,10 @@ class RawLog:
         """A line that says what the following ones were measured on."""
         self._write({"kind": "conditions", **values})
 
+    def line(self, kind: str, values: dict[str, Any]) -> None:
+        """A line of another kind."""
+        self._write({"kind": kind, **values})
+
     def run(self, side: Side, run: Run, kept: bool) -> None:
         """A line per request of a run; `kept` says whether the run counts."""
         for request in run.as_json():

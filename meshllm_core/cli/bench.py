@@ -17,6 +17,7 @@ from meshllm_core.bench.raw import open_raw
 from meshllm_core.bench.render import compare_table, facts_line, side_table
 from meshllm_core.bench.session import Side, measure
 from meshllm_core.cli import bench_options as opt
+from meshllm_core.cli.bench_split import split
 from meshllm_core.cli.diagnostics import say
 from meshllm_core.cli.output import clean, emit, emit_json
 from meshllm_core.errors import ConfigError, ExitCode
@@ -25,6 +26,8 @@ app = typer.Typer(
     help="Measure an OpenAI-compatible server: decode and prompt speed, time to first token, memory.",
     invoke_without_command=True,
 )
+
+app.command("split")(split)
 
 
 @app.callback()

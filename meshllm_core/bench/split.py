@@ -1,0 +1,266 @@
+"""The benchmark of splits: an unsplit node, two stages over a delayed link, and llama.cpp's RPC, in turn.
+
+Everything runs at once on one machine and is asked in turn (A B A B …), so that a slow minute strikes all.
+"""
+
+import asyncio
+import contextlib
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import psutil
+
+from meshllm_core.bench.completion import Target, complete, find_target
+from meshllm_core.bench.endpoint import parse_endpoint
+from meshllm_core.bench.memory import family
+from meshllm_core.bench.plan import Plan
+from meshllm_core.bench.prompts import PromptMaker
+from meshllm_core.bench.raw import RawLog
+from meshllm_core.bench.session import Say, Side, measure
+from meshllm_core.bench.split_figures import (
+    AtDelay,
+    Figure,
+    StageMemory,
+    concurrency_figure,
+    decode_figures,
+    memory_figures,
+    prefill_figures,
+)
+from meshllm_core.bench.split_link import Link, delayed_link
+from meshllm_core.bench.split_nodes import BenchNode, Settings, join, node, resident, whole_need
+from meshllm_core.bench.split_peer import rpc_pair
+from meshllm_core.bench.split_plan import SplitPlan
+from meshllm_core.bench.stats import Summary, summarize
+from meshllm_core.errors import NodeError
+
+NEITHER_ALONE = 0.98
+"""Share of the model's need that each machine may use: no machine holds it, two do with ease."""
+QUARTER = 0.52
+"""Share for a machine that gets about a quarter of the layers."""
+
+
+@dataclass
+class _Bench:
+    """What all parts share."""
+
+    plan: SplitPlan
+    settings: Settings
+    need: int
+    link: Link
+    folder: Path
+    whole: Side
+    raw: RawLog
+    say: Say
+    figures: list[Figure]
+    complete: bool = True
+    measurements: int = 0
+
+    def add(self, figures: Sequence[Figure]) -> None:
+        """Keeps them, and writes them down at once."""
+        self.figures += figures
+        for figure in figures:
+            self.raw.line("figure", figure.as_json())
+
+    def measure(self, sides: Sequence[Side], clients: tuple[int, ...]) -> None:
+        """Runs all sides in turn; each begins afresh. Raises what `complete` raises."""
+        for side in sides:
+            side.runs, side.disturbed = [], []
+        self.measurements += 1
+        plan = Plan(
+            clients,
+            self.plan.prompt_tokens,
+            self.plan.max_tokens,
+            self.plan.runs,
+            quiet=self.plan.quiet,
+            time_limit=self.plan.time_limit,
+            seed=self.measurements,  # Prompts of an earlier measurement may still be in a cache.
+        )
+        self.complete &= asyncio.run(measure(sides, plan, say=self.say, on_run=self.raw.run))
+
+
+def run_split(plan: SplitPlan, folder: Path, raw: RawLog, say: Say) -> tuple[list[Figure], bool]:
+    """Everything that the plan names; the figures, and whether no time limit cut it short.
+
+    Raises NodeError and EngineTimeout (a node failed), ConfigError, and what `complete` raises.
+    """
+    settings = Settings(plan.model, plan.context, plan.clients, plan.threads, plan.wire_dtype)
+    raw.line("split plan", {**asdict(plan), "model": plan.model.name, "rpc_programs": None})
+    need = whole_need(settings)
+    with delayed_link() as link, node("whole", link, folder, settings, on_b=False, memory=0) as alone:
+        alone.load(settings, split=False)
+        bench = _Bench(plan, settings, need, link, folder, _side("whole", [alone]), raw, say, [])
+        if {"decode", "clients", "prefill"} & set(plan.parts):
+            _tls(bench)
+        if "quic" in plan.parts:
+            _quic(bench)
+        if "memory" in plan.parts:
+            _memory(bench)
+    return bench.figures, bench.complete
+
+
+def _tls(bench: _Bench) -> None:
+    with contextlib.ExitStack() as stack:
+        first, second, split = stack.enter_context(_split(bench, "tls", NEITHER_ALONE))
+        rpc = None
+        if bench.plan.rpc_programs is not None:
+            layers, _ = _layers(first, second.name)
+            url, pids = stack.enter_context(
+                rpc_pair(bench.link, bench.plan.rpc_programs, bench.folder, bench.settings, layers)
+            )
+            rpc = Side("rpc", asyncio.run(find_target(parse_endpoint(url), None)), pids)
+        if "decode" in bench.plan.parts:
+            for delay in bench.plan.delays:
+                _decode(bench, split, rpc if delay in bench.plan.rpc_delays else None, delay, "tls")
+        if "clients" in bench.plan.parts:
+            _clients(bench, split)
+        if "prefill" in bench.plan.parts:
+            _prefill(bench, split)
+
+
+def _quic(bench: _Bench) -> None:
+    """A link that loses TCP leaves QUIC alone."""
+    bench.link.set(0, tcp=False)
+    with _split(bench, "quic", NEITHER_ALONE) as (_, _, split):
+        _decode(bench, split, None, 0, "quic")
+    bench.link.set(0)
+
+
+def _memory(bench: _Bench) -> None:
+    bench.link.set(0)
+    with _split(bench, "quarter", QUARTER) as (first, second, split):
+        asyncio.run(complete(split.target, PromptMaker(256, 1).make("memory"), 16))
+        (stage,) = (s for s in second.get("/api/status")["runtime"]["stages"] if s["kind"] == "hosted")
+        (told,) = (s for s in first.get("/api/status")["runtime"]["stages"] if s["node_name"] == second.name)
+        layers, of_layers = _layers(first, second.name)
+        bench.add(
+            memory_figures(
+                StageMemory(
+                    layers=layers,
+                    of_layers=of_layers,
+                    weights=int(told["bytes"]),
+                    needed=int(told["memory_needed_bytes"]),
+                    resident=resident(int(stage["pid"])),
+                    bare=bare_engine(),
+                    foreign=tuple(foreign_models([first, second])),
+                )
+            )
+        )
+
+
+def _decode(bench: _Bench, split: Side, rpc: Side | None, delay: float, way: str) -> None:
+    bench.link.set(delay, tcp=way != "quic")
+    link_ms = bench.link.one_way_ms()
+    bench.say(f"{way}, {delay:g} ms one way (measured {link_ms:.2f})")
+    bench.measure([bench.whole, split, *([rpc] if rpc else [])], (1,))
+    whole, divided = _rate(bench.whole), _rate(split)
+    other = _rate(rpc) if rpc else None
+    if whole and divided:
+        bench.add(decode_figures(AtDelay(delay, link_ms, whole, divided, other, way)))
+
+
+def _clients(bench: _Bench, split: Side) -> None:
+    delay, clients = bench.plan.busy_delay, bench.plan.clients
+    bench.link.set(delay)
+    bench.measure([split], (1, clients))
+    one = split.summaries(1).get("aggregate_tok_s")
+    many = split.summaries(clients).get("aggregate_tok_s")
+    if one and many:
+        bench.add([concurrency_figure(one, many, clients, delay)])
+
+
+def _rate(side: Side) -> Summary | None:
+    """Tokens per second of one client."""
+    return side.summaries(1).get("decode_tok_s")
+
+
+def _prefill(bench: _Bench, split: Side) -> None:
+    plan = bench.plan
+    bench.link.set(plan.busy_delay)
+    seconds: dict[str, list[float]] = {"whole": [], "flight": [], "lock_step": []}
+    for run in range(plan.prefill_runs):
+        maker = PromptMaker(plan.prefill_tokens, 1)
+        for name, target in (("whole", bench.whole.target), ("flight", split.target)):
+            timing = asyncio.run(complete(target, maker.make("prefill", name, run), 1))
+            seconds[name].append(timing.time_to_first_token)
+        seconds["lock_step"].append(asyncio.run(_lock_step(split.target, plan, maker.make("lock", run))))
+        taken = {name: values[-1] for name, values in seconds.items()}
+        bench.raw.line("prefill", {"run": run, "seconds": taken})
+        bench.say("prefill: " + ", ".join(f"{name} {value:.2f} s" for name, value in taken.items()))
+    whole, flight, lock = (summarize(seconds[name]) for name in ("whole", "flight", "lock_step"))
+    if whole and flight and lock:
+        bench.add(prefill_figures(flight, lock, whole, plan.prefill_tokens, plan.busy_delay))
+
+
+async def _lock_step(target: Target, plan: SplitPlan, prompt: str) -> float:
+    """Seconds of the prompt when each chunk begins after the one before it has passed all stages.
+
+    Each chunk is a request that repeats what is in the cache already. Raises NodeError when it is not.
+    """
+    words, seconds = prompt.split(), 0.0
+    for end in range(plan.chunk, len(words) + 1, plan.chunk):
+        timing = await complete(target, "".join(f" {word}" for word in words[:end]), 1)
+        seconds += timing.time_to_first_token
+        if end > plan.chunk and timing.prompt_tokens - timing.cached_tokens > 2 * plan.chunk:
+            raise NodeError(
+                f"Of {timing.prompt_tokens} tokens only {timing.cached_tokens} were taken from the cache: "
+                "lock-step cannot be measured this way.",
+                hint="Leave prefill out with --only.",
+            )
+    return seconds
+
+
+@contextlib.contextmanager
+def _split(bench: _Bench, name: str, share: float) -> Iterator[tuple[BenchNode, BenchNode, Side]]:
+    """Coordinator on A, a second node on B that may use `share` of the model's need, and both as a side."""
+    one = node(
+        f"{name}-a", bench.link, bench.folder, bench.settings, on_b=False, memory=NEITHER_ALONE * bench.need
+    )
+    two = node(f"{name}-b", bench.link, bench.folder, bench.settings, on_b=True, memory=share * bench.need)
+    with one as first, two as second:
+        join(first, second)
+        first.load(bench.settings, split=True)
+        layers, of_layers = _layers(first, second.name)
+        bench.say(f"{name}: {layers} of {of_layers} layers on the other machine")
+        yield first, second, _side(name, [first, second])
+
+
+def _layers(first: BenchNode, other: str) -> tuple[int, int]:
+    """Layers that the node `other` computes, and all. Raises NodeError when the model was not split."""
+    stages = [s for s in first.get("/api/status")["runtime"]["stages"] if s["kind"] == "split"]
+    if len(stages) < 2:
+        raise NodeError("The model was not split.", hint="See `meshllm plan`.")
+    mine = [s["layer_end"] - s["layer_start"] for s in stages if s["node_name"] == other]
+    return sum(mine), max(int(s["layer_end"]) for s in stages)
+
+
+def _side(name: str, nodes: Sequence[BenchNode]) -> Side:
+    target = asyncio.run(find_target(parse_endpoint(nodes[0].url), None))
+    return Side(name, target, [one.process.pid for one in nodes])
+
+
+def bare_engine() -> int:
+    """Resident bytes of an interpreter with the engine's code and llama.cpp, and no model."""
+    code = "import meshllm_core.engine.worker, meshllm_core.engine.stage_worker; print(flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        found = resident(process.pid)
+        process.communicate(b"\n", timeout=10)
+    return found
+
+
+def foreign_models(nodes: Sequence[BenchNode]) -> list[str]:
+    """Names of mapped model files that are no stage of their node's own."""
+    found = []
+    for one in nodes:
+        own = str(one.home / "cache" / "stages")
+        for process in family([one.process.pid]):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                paths = [mapping.path for mapping in process.memory_maps()]
+                found += [Path(path).name for path in paths if ".gguf" in path and not path.startswith(own)]
+    return found
