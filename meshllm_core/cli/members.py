@@ -1,17 +1,23 @@
 """`meshllm members` and `meshllm invites`: who is in the mesh, and by which invites one can come in."""
 
+import asyncio
 import time
 from collections.abc import Mapping
 
+from meshllm_core.api.client import ManagementClient
 from meshllm_core.cli import text
 from meshllm_core.cli.connect import ask
 from meshllm_core.cli.diagnostics import say
 from meshllm_core.cli.options import AsJson, Console
 from meshllm_core.cli.output import clean, emit, emit_json, table
 from meshllm_core.errors import NotInMesh
+from meshllm_core.mesh.storage import MeshStore
+from meshllm_core.paths import default_paths
 from meshllm_core.state.mesh_events import InviteRow, PeerRow, PeerStatus
 from meshllm_core.state.snapshot import MeshView, NodeSnapshot
 
+ENTER_SECONDS = 10.0
+"""So long after its start a node may take to be in its mesh again."""
 ID_SHOWN = 10
 """Hex digits of an id: enough for `meshllm revoke`."""
 
@@ -31,7 +37,7 @@ REACH = {
 
 def members(as_json: AsJson = False, console: Console = "") -> None:
     """List the machines of the mesh: what they serve, and how they are reached."""
-    snapshot = ask(lambda client: client.snapshot(), console=console)
+    snapshot = ask(settled, console=console)
     mesh = in_mesh(snapshot)
     if as_json:
         emit_json({"mesh": mesh, "node": snapshot.node, "peers": snapshot.peers})
@@ -44,7 +50,7 @@ def members(as_json: AsJson = False, console: Console = "") -> None:
 
 def invites(as_json: AsJson = False, console: Console = "") -> None:
     """List the invites of the mesh: what they allow, and who came by them."""
-    snapshot = ask(lambda client: client.snapshot(), console=console)
+    snapshot = ask(settled, console=console)
     mesh = in_mesh(snapshot)
     if as_json:
         emit_json({"invites": mesh.invites})
@@ -52,6 +58,23 @@ def invites(as_json: AsJson = False, console: Console = "") -> None:
         emit(invites_table(snapshot, mesh.invites, time.time()))
     else:
         say("There are no invites. `meshllm invite` makes one.")
+
+
+async def settled(client: ManagementClient) -> NodeSnapshot:
+    """The node as it is, or, if it has only just started, once it is in its mesh again."""
+    deadline = time.monotonic() + ENTER_SECONDS
+    while True:
+        snapshot = await client.snapshot()
+        if not _enters(snapshot) or time.monotonic() > deadline:
+            return snapshot
+        await asyncio.sleep(0.2)
+
+
+def _enters(snapshot: NodeSnapshot) -> bool:
+    """Whether it is in no mesh yet, is a member of one by its folder, and nothing was told of a hindrance."""
+    young = time.time() - snapshot.started_at < ENTER_SECONDS
+    failed = any(notice.source == "mesh" and notice.level == "error" for notice in snapshot.notices)
+    return snapshot.mesh is None and young and not failed and MeshStore(default_paths()).exists()
 
 
 def in_mesh(snapshot: NodeSnapshot) -> MeshView:

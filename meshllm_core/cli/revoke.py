@@ -8,10 +8,12 @@ import typer
 from meshllm_core.api.client import ManagementClient
 from meshllm_core.cli.connect import ask
 from meshllm_core.cli.diagnostics import say
-from meshllm_core.cli.members import ID_SHOWN, in_mesh
+from meshllm_core.cli.members import ID_SHOWN, in_mesh, settled
 from meshllm_core.cli.options import AsJson, Console
 from meshllm_core.cli.output import clean, emit, emit_json
 from meshllm_core.errors import ConfigError, ExitCode
+from meshllm_core.mesh.storage import MeshStore
+from meshllm_core.paths import default_paths
 from meshllm_core.state.snapshot import NodeSnapshot
 
 ID_LEAST = 6
@@ -41,7 +43,7 @@ def revoke(target: Target, yes: Yes = False, as_json: AsJson = False, console: C
 
 async def _revoked(client: ManagementClient, target: str, yes: bool) -> dict[str, Any] | None:
     """The node's answer; None if a person said no."""
-    snapshot = await client.snapshot()
+    snapshot = await settled(client)
     in_mesh(snapshot)
     target = _identity(snapshot, target)
     if not yes:
@@ -95,14 +97,19 @@ def leave(yes: Yes = False, as_json: AsJson = False, console: Console = "") -> N
 
 
 async def _left(client: ManagementClient, yes: bool) -> dict[str, Any] | None:
-    snapshot = await client.snapshot()
+    snapshot = await settled(client)
+    if snapshot.mesh is None and MeshStore(default_paths()).exists():
+        # It may be a member of one that it cannot enter now: the node knows, and this is how it gets out.
+        return await client.act("leave")
     mesh = in_mesh(snapshot)
     others = sum(peer.status in ("alive", "suspect") for peer in snapshot.peers)
     if not yes:
         machines = "1 other machine stays" if others == 1 else f"{others} other machines stay"
         say(f"{machines} in {clean(mesh.name) or 'the mesh'}, without the models of this node.")
         if mesh.founder:
-            say("This node founded it: its key, which may revoke any member, is deleted here.")
+            say("This node founded it: nobody else may revoke any member. Its key is set aside, not deleted.")
+            if not any(peer.may_invite for peer in snapshot.peers):
+                say("No other member may invite: nobody new can come in any more.")
         if not confirmed("To come back, this node needs a new invite. Leave?"):
             return None
     return await client.act("leave")

@@ -23,6 +23,8 @@ class PeerTable:
 
     environment: Environment
     mesh: Mesh
+    names: dict[NodeId, str]
+    """What members were called when they were last here; kept up to date."""
     _told: Told = field(default_factory=Told)
     _touched: set[NodeId] = field(default_factory=set)
     _dismissed: set[NodeId] = field(default_factory=set)
@@ -86,6 +88,7 @@ class PeerTable:
                 skew=link.greeted.skew if link else 0.0,
                 reported_rtt=reported.get(node[:8], 0.0),
                 detail=self._why(node) if state.status in ("alive", "suspect") else "",
+                name=self.names.get(node, ""),
                 through=self.name(state.heard_through) if state.heard_through else "",
             )
         )
@@ -97,10 +100,12 @@ class PeerTable:
         """Of a member, this node too, for a person: cleaned."""
         if node == self.mesh.me.key.public:
             return self.mesh.me.name
+        if node == self.mesh.me.key.public:
+            return clean_text(self.mesh.me.name, limits.NAME)
         state = self.mesh.peer(node)
-        return (
-            clean_text(state.announcement.name, limits.NAME) if state and state.announcement else short(node)
-        )
+        if state is not None and state.announcement is not None:
+            self.names[node] = state.announcement.name[: limits.NAME]
+        return clean_text(self.names.get(node, ""), limits.NAME) or short(node)
 
     def _owner(self, node: NodeId, state: PeerState) -> str:
         env = self.environment

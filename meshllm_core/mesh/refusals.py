@@ -21,7 +21,7 @@ _WORDS: dict[RefusalCode, tuple[str, str]] = {
         "Leave the present one first: `meshllm leave`.",
     ),
     "not_member": ("The mesh does not know this node as a member.", _ASK),
-    "expired": ("The invite has expired.", _ASK),
+    "expired": ("The invite, or this node's membership, has expired.", _ASK),
     "used_up": ("The invite was used as often as it may be.", _ASK),
     "revoked": ("The invite, or this node's membership, was revoked.", _ASK),
     "unknown_invite": (

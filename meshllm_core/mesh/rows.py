@@ -35,6 +35,8 @@ class Facts:
     reported_rtt: float = 0.0
     """Seconds, as a third member measured; 0: nobody did."""
     detail: str = ""
+    name: str = ""
+    """As it called itself when it was here last."""
     through: str = ""
     """Name of the member that has news of it, where it was not heard directly."""
 
@@ -74,9 +76,9 @@ def row_of(facts: Facts) -> PeerRow:
 
 
 def _name(facts: Facts) -> str:
-    """As it announced itself, or as it greeted before that; its id without either."""
+    """As it announced itself, or as it greeted before that, or as it was known; else its id."""
     said, link = facts.state.announcement, facts.link
-    name = said.name if said else link.greeted.hello.name if link else ""
+    name = said.name if said else link.greeted.hello.name if link else facts.name
     return clean_text(name, limits.NAME) or short(facts.node)
 
 
@@ -87,6 +89,8 @@ def _path(link: PeerLink | None) -> Literal["", "quic", "tls"]:
 
 
 def _rtt(facts: Facts) -> tuple[Literal["direct", "reported", "unknown"], float]:
+    if facts.state.status not in ("alive", "suspect"):
+        return "unknown", 0.0
     if facts.link is not None and facts.state.round_trip:
         return "direct", round(facts.state.round_trip * 1000, 2)
     if facts.reported_rtt:

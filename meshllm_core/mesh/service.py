@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from meshllm_core.discovery.token import Invite, encode, fitting
-from meshllm_core.errors import AlreadyInMesh, InvalidRequest, NodeError, NotInMesh
+from meshllm_core.errors import AlreadyInMesh, InvalidRequest, MeshError, NodeError, NotInMesh, NotPermitted
 from meshllm_core.identity.keys import SigningKey
-from meshllm_core.ids import MeshId, NodeId
+from meshllm_core.ids import MeshId, NodeId, short
 from meshllm_core.membership.certificates import found
 from meshllm_core.membership.gossip_records import departure_record
 from meshllm_core.membership.records import Record
@@ -19,6 +19,7 @@ from meshllm_core.mesh.greeting import Greeter, Me
 from meshllm_core.mesh.join import Admitted
 from meshllm_core.mesh.joiner import Joiner
 from meshllm_core.mesh.nearby import Surroundings
+from meshllm_core.mesh.permission import cannot_invite, cannot_revoke
 from meshllm_core.mesh.public import PublicListing
 from meshllm_core.mesh.session import Session
 from meshllm_core.mesh.sockets import MeshSockets, open_sockets
@@ -95,15 +96,21 @@ class MeshService:
     async def enter(self, state: MeshState, admitted: Admitted | None = None) -> Session:
         self._last_port = state.port
         sockets = await self.listen()
-        session = Session(
-            self.environment,
-            sockets,
-            self.greeter,
-            state,
-            on_expelled=self._expelled,
-            on_addresses=self._addresses_changed,
-        )
-        first = session.greeted(admitted) if admitted is not None else None
+        try:
+            session = Session(
+                self.environment,
+                sockets,
+                self.greeter,
+                state,
+                on_expelled=self._expelled,
+                on_addresses=self._addresses_changed,
+            )
+            first = session.greeted(admitted) if admitted is not None else None
+        except MeshError:
+            # A membership that does not hold any more is not shown to others either.
+            self._introduce_as_nobody()
+            await self.close_sockets()
+            raise
         self.session = session
         await session.start(first)
         session.save()
@@ -210,15 +217,18 @@ class MeshService:
         now = env.clock.time()
         expires_at = now + expires_seconds if expires_seconds else 0.0
         secret = env.entropy(16)
-        record = session.roster.create_invite(
-            env.key,
-            secret=secret,
-            uses=uses,
-            expires_at=expires_at,
-            role=role,
-            may_invite=may_invite,
-            wall=now,
-        )
+        try:
+            record = session.roster.create_invite(
+                env.key,
+                secret=secret,
+                uses=uses,
+                expires_at=expires_at,
+                role=role,
+                may_invite=may_invite,
+                wall=now,
+            )
+        except NotPermitted as error:
+            raise cannot_invite(session, error) from None
         session.publish([record])
         session.save()
         # An IPv6 address makes the code coarser to print and finer to read: only where there is no other.
@@ -257,14 +267,20 @@ class MeshService:
         self._session()
         await self._leave("asked to")
 
+    def _introduce_as_nobody(self) -> None:
+        me = self.greeter.me
+        me.mesh, me.chain, me.role = None, (), self.environment.options.role
+        self.greeter.door = None
+
     async def _leave(self, reason: str) -> None:
         async with self.turn:
             if self.session is None:
                 return
             await self._end(self.session)
-            self.environment.store.clear()
-            self.greeter.me.mesh, self.greeter.me.chain = None, ()
-            self.greeter.me.role = self.environment.options.role
+            aside = self.environment.store.clear()
+            if aside is not None:
+                self.environment.notice("info", f"The root key of the mesh that was left is kept in {aside}.")
+            self._introduce_as_nobody()
             await self.close_sockets()
             self.environment.append(MeshLeft(at=self.environment.clock.time(), reason=reason))
 
@@ -312,9 +328,16 @@ class MeshService:
         going = session.roster.would_revoke(identity, env.key.public)
         if identity == env.key.public:
             raise InvalidRequest("A node cannot revoke itself.", hint="Use `meshllm leave`.", param="target")
+        if not going and session.roster.membership(NodeId(identity)) is not None:
+            # Told before anybody is asked whether to go on.
+            refusal = NotPermitted(f"{short(env.key.public)} may not revoke {short(identity)}.")
+            raise cannot_revoke(session, refusal, identity)
         names = [session.peers.name(node) for node in going]
         if confirm:
-            records = session.roster.revoke(env.key, identity, wall=env.clock.time())
+            try:
+                records = session.roster.revoke(env.key, identity, wall=env.clock.time())
+            except NotPermitted as error:
+                raise cannot_revoke(session, error, identity) from None
             session.publish(records)
             session.save()
         return {"revoked": names if going else [identity.hex()[:10]], "done": confirm}

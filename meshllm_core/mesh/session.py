@@ -9,7 +9,7 @@ import msgspec
 
 from meshllm_core.errors import JoinRefused, ProofInvalid
 from meshllm_core.identity.keys import SigningKey
-from meshllm_core.ids import NodeId
+from meshllm_core.ids import NodeId, short
 from meshllm_core.membership.certificates import Membership, read_chain
 from meshllm_core.membership.gossip import Gossip
 from meshllm_core.membership.records import Record, RecordKind
@@ -103,7 +103,9 @@ class Session:
         )
         for node, addresses in self.state.peers.items():
             self.mesh.book.learn(NodeId(node), addresses)
-        self.peers = PeerTable(env, self.mesh)
+        self.peers = PeerTable(
+            env, self.mesh, {NodeId(node): name for node, name in self.state.names.items()}
+        )
         self.presence = Presence(env, self.mesh, self.on_addresses, self.sockets.takes)
         self.greeter.door = Door(
             judge=self._judge,
@@ -364,15 +366,15 @@ class Session:
     def save(self) -> None:
         """Keeps on disk what a later start needs."""
         self._dirty = False
-        addresses = {
-            node: tuple(self.mesh.book.candidates(node))
-            for node in (member.node for member in self.roster.members())
-        }
+        others = [member.node for member in self.roster.members()]
+        addresses = {node: tuple(self.mesh.book.candidates(node)) for node in others}
+        names = {node: self.peers.name(node) for node in others}
         self.state = msgspec.structs.replace(
             self.state,
             chain=self.greeter.me.chain,
             port=self.sockets.transport.port,
             records=tuple((int(record.kind), record.raw) for record in self.roster.records()),
             peers=addresses,
+            names={node: name for node, name in names.items() if name != short(node)},
         )
         self.environment.store.save(self.state)

@@ -23,6 +23,7 @@ FILE_BYTES = 96 << 20
 """Largest file that is read: as many records as a node keeps, at the length of a chain, and more."""
 
 Raw = Annotated[bytes, msgspec.Meta(max_length=limits.RECORD)]
+Name = Annotated[str, msgspec.Meta(max_length=limits.NAME)]
 Addresses = Annotated[tuple[Address, ...], msgspec.Meta(max_length=64)]
 
 
@@ -48,6 +49,8 @@ class MeshState(msgspec.Struct, frozen=True, kw_only=True):
     """Memberships, revocations, invites and their uses: kind and signed bytes."""
     peers: dict[Id, Addresses] = {}
     """Where members were last reached."""
+    names: dict[Id, Name] = {}
+    """What they called themselves."""
     publication: Publication = Publication()
     port: Annotated[int, msgspec.Meta(ge=0, le=65_535)] = 0
     """Where this node listened last: the others look for it there. 0: not known."""

@@ -93,7 +93,7 @@ class InferenceService:
         except ModelUnknown:
             if node := self.replicas.gone(name):
                 raise ModelNotReady(
-                    f"No node that serves {name} can be reached now; {node} did.",
+                    f"No node that serves {name} can be reached now. {node} served it last.",
                     hint="See `meshllm status`.",
                     retry_after=5,
                 ) from None

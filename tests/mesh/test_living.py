@@ -4,6 +4,9 @@ import asyncio
 import time
 from pathlib import Path
 
+import pytest
+
+from meshllm_core.errors import ProofInvalid
 from meshllm_core.identity.keys import SigningKey
 from meshllm_core.membership.certificates import found
 from meshllm_core.mesh.storage import MeshState
@@ -140,3 +143,18 @@ async def test_a_node_comes_back_at_its_port_whichever_is_free_meanwhile(tmp_pat
             machine.service = machine.make()
             await machine.service.start()
         assert [machine.service.greeter.me.addresses for machine in machines] == before
+
+
+async def test_one_whose_membership_ran_out_while_it_was_off_can_leave_and_join_anew(tmp_path: Path) -> None:
+    async with members(tmp_path, "a", "b") as (a, b):
+        await joined(a, b)
+        await b.service.stop()
+        a.skew(400 * 86_400.0)
+        b.skew(400 * 86_400.0)
+        b.service = b.make()
+        with pytest.raises(ProofInvalid, match=r"expired|ended"):
+            await b.service.start()
+        token = await a.invite()
+        await b.service.leave()
+        view = await b.join(token)
+        assert view.state == "joined", view
