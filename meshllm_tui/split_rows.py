@@ -71,9 +71,10 @@ def split_page(model: ModelView, width: int) -> tuple[Line, ...]:
     lines += [line(""), *_price(split)]
     dtype, verdict = one_line(split.dtype, 20), one_line(split.verdict, 300)
     lines.append(line(muted("Between them  "), dtype, muted(f"  {verdict}")))
-    if split.reasons:
+    reasons = [reason for reason in split.reasons if not split.verdict or split.verdict not in reason]
+    if reasons:
         lines += [line(""), line(Span("Why", "strong"))]
-        lines += [line(muted("· "), one_line(reason, 400)) for reason in split.reasons[:_LISTED]]
+        lines += [line(muted("· "), one_line(reason, 400)) for reason in reasons[:_LISTED]]
     return tuple(lines)
 
 

@@ -22,7 +22,7 @@ def _split(split: SplitStatus, stages: tuple[StageStatus, ...]) -> list[str]:
     failed = [f"stage {s.stage_index} on {s.node_name} failed: {s.error}" for s in own if s.error]
     facts = [
         f"hidden states travel as {split.wire_dtype}: {split.wire_verdict}".rstrip(": "),
-        *split.reasons,
+        *(reason for reason in split.reasons if not split.wire_verdict or split.wire_verdict not in reason),
     ]
     said.append("\n".join(f"  {clean(fact)}" for fact in facts))
     return [*said, *map(clean, failed)]

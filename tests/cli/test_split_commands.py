@@ -92,6 +92,14 @@ async def test_the_status_of_an_unmeasured_split_promises_nothing(node: Node) ->
     assert "target" not in shown
 
 
+async def test_a_reason_that_only_repeats_the_verdict_is_told_once(node: Node) -> None:
+    verdict = "f16, the smallest format that is certified"
+    plan = splits.planned(verdict=verdict, reasons=("few stages", f"hidden states travel as {verdict}"))
+    for event in (splits.under_way()[0], plan):
+        node.backend.store.append(event)
+    assert (await command("status")).out.count(verdict) == 1
+
+
 async def test_a_failed_stage_is_told_with_its_machine(node: Node) -> None:
     failed = splits.stage(splits.DESK, state="failed", detail="its disk is full")
     for event in (*splits.under_way(), failed):

@@ -123,6 +123,14 @@ def test_the_price_says_no_more_than_is_known(changes: dict[str, Any], there: st
     assert missing not in page
 
 
+def test_a_reason_that_only_repeats_the_verdict_is_told_once() -> None:
+    verdict = "f16, the smallest format that is certified"
+    plan = splits.planned(verdict=verdict, reasons=("few stages", f"hidden states travel as {verdict}"))
+    page = plain(split_page(model_of(fold(splits.under_way()[0], plan, snapshot=bare())), 69))
+    assert page.count(verdict) == 1
+    assert page.endswith("Why\n· few stages")
+
+
 def test_a_failed_stage_says_why_and_on_which_machine() -> None:
     failed = splits.stage(splits.DESK, state="failed", detail="its disk is full")
     model = model_of(spread(failed))
