@@ -5,6 +5,7 @@ import shlex
 import subprocess
 import sys
 import tarfile
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -29,12 +30,20 @@ def find_or_build(given: Path | None) -> Path:
         if not os.access(given, os.X_OK):
             raise ConfigError(f"--llama-server {str(given)!r} is no program.", param="--llama-server")
         return given
+    return build_programs(("llama-server",), (), "build") / "llama-server"
+
+
+def build_programs(targets: Sequence[str], flags: Sequence[str], name: str) -> Path:
+    """The directory with `targets`, built with more `flags` in a build directory of that name if need be.
+
+    Raises ConfigError when fetching or building fails.
+    """
     home = default_paths().cache / "peer" / version(PACKAGE)
-    built = home / "build" / "bin" / "llama-server"
-    if not built.exists():
+    programs = home / name / "bin"
+    if not all((programs / target).exists() for target in targets):
         home.mkdir(parents=True, exist_ok=True)
-        _build(_source(home), home / "build", home / "build.log")
-    return built
+        _build(_source(home), home / name, home / f"{name}.log", targets, flags)
+    return programs
 
 
 def _source(home: Path) -> Path:
@@ -58,12 +67,12 @@ def _source(home: Path) -> Path:
     return home / archive.name.removesuffix(".tar.gz") / "vendor" / "llama.cpp"
 
 
-def _build(source: Path, build: Path, log: Path) -> None:
-    say(f"building llama-server (some minutes; log: {log})")
+def _build(source: Path, build: Path, log: Path, targets: Sequence[str], flags: Sequence[str]) -> None:
+    say(f"building {', '.join(targets)} (some minutes; log: {log})")
     own = shlex.split(os.environ.get("CMAKE_ARGS", ""))
-    _run(["cmake", "-S", str(source), "-B", str(build), *_FLAGS, *own], log)
+    _run(["cmake", "-S", str(source), "-B", str(build), *_FLAGS, *flags, *own], log)
     jobs = str(os.cpu_count() or 1)
-    _run(["cmake", "--build", str(build), "--target", "llama-server", "--parallel", jobs], log)
+    _run(["cmake", "--build", str(build), "--target", *targets, "--parallel", jobs], log)
 
 
 def _run(command: list[str], log: Path) -> None:

@@ -36,10 +36,10 @@ from meshllm_core.bench.split_plan import SplitPlan
 from meshllm_core.bench.stats import Summary, summarize
 from meshllm_core.errors import NodeError
 
-NEITHER_ALONE = 0.98
-"""Share of the model's need that each machine may use: no machine holds it, two do with ease."""
-QUARTER = 0.52
-"""Share for a machine that gets about a quarter of the layers."""
+EVEN = (0.65, 0.65)
+"""Shares of the model's need that the coordinator and the other machine may use: neither holds it alone."""
+QUARTER = (0.80, 0.32)
+"""So that the other machine gets about a quarter of the layers."""
 
 
 @dataclass
@@ -103,7 +103,7 @@ def run_split(plan: SplitPlan, folder: Path, raw: RawLog, say: Say) -> tuple[lis
 
 def _tls(bench: _Bench) -> None:
     with contextlib.ExitStack() as stack:
-        first, second, split = stack.enter_context(_split(bench, "tls", NEITHER_ALONE))
+        first, second, split = stack.enter_context(_split(bench, "tls", EVEN))
         rpc = None
         if bench.plan.rpc_programs is not None:
             layers, _ = _layers(first, second.name)
@@ -123,7 +123,7 @@ def _tls(bench: _Bench) -> None:
 def _quic(bench: _Bench) -> None:
     """A link that loses TCP leaves QUIC alone."""
     bench.link.set(0, tcp=False)
-    with _split(bench, "quic", NEITHER_ALONE) as (_, _, split):
+    with _split(bench, "quic", EVEN) as (_, _, split):
         _decode(bench, split, None, 0, "quic")
     bench.link.set(0)
 
@@ -213,12 +213,15 @@ async def _lock_step(target: Target, plan: SplitPlan, prompt: str) -> float:
 
 
 @contextlib.contextmanager
-def _split(bench: _Bench, name: str, share: float) -> Iterator[tuple[BenchNode, BenchNode, Side]]:
-    """Coordinator on A, a second node on B that may use `share` of the model's need, and both as a side."""
-    one = node(
-        f"{name}-a", bench.link, bench.folder, bench.settings, on_b=False, memory=NEITHER_ALONE * bench.need
-    )
-    two = node(f"{name}-b", bench.link, bench.folder, bench.settings, on_b=True, memory=share * bench.need)
+def _split(
+    bench: _Bench, name: str, shares: tuple[float, float]
+) -> Iterator[tuple[BenchNode, BenchNode, Side]]:
+    """Coordinator on A, a second node on B and both as a side; what they may use are
+    `shares` of the model's need.
+    """
+    memory = [share * bench.need for share in shares]
+    one = node(f"{name}-a", bench.link, bench.folder, bench.settings, on_b=False, memory=memory[0])
+    two = node(f"{name}-b", bench.link, bench.folder, bench.settings, on_b=True, memory=memory[1])
     with one as first, two as second:
         join(first, second)
         first.load(bench.settings, split=True)
