@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -145,3 +147,43 @@ async def test_a_public_mesh_is_looked_for_again_whatever_went_wrong(
     monkeypatch.setattr(Joiner, "public", public)
     async with node(tmp_path, auto=True):
         await until(lambda: len(tries) > 2)
+
+
+BY_ITSELF = """
+import asyncio, sys
+from pathlib import Path
+from meshllm_core.config import load_settings
+from meshllm_core.node.mesh import NodeMesh
+from meshllm_core.node.store import EventStore
+from meshllm_core.paths import default_paths
+from meshllm_core.serve.service import InferenceService
+
+async def main():
+    paths = default_paths({"MESHLLM_HOME": sys.argv[1]})
+    store = EventStore()
+    mesh = NodeMesh(load_settings(paths, flags={}, environ={}), paths, store, "alone")
+    mesh.inference = InferenceService({}, store.append, peers=mesh, name="alone")
+    mesh.start()
+    while not store.snapshot.node:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
+    assert not mesh.replicas()
+    await mesh.stop()
+
+asyncio.run(main())
+print(*sorted({name.partition(".")[0] for name in sys.modules} | set(sys.modules)))
+"""
+
+
+def test_a_node_by_itself_spends_nothing_on_the_mesh(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", BY_ITSELF, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    loaded = set(done.stdout.split())
+    assert "meshllm_core.node.mesh" in loaded
+    heavy = {"aioquic", "zeroconf", "nostr_sdk", "qrcode", "PIL", "zxingcpp"}
+    assert not loaded & (heavy | {"meshllm_core.mesh.service", "meshllm_core.transport.quic"})
