@@ -74,6 +74,12 @@ class Settings:
         flag="--wire-dtype",
         choices=("auto", "f32", "f16", "bf16", "q8", "q8x"),
     )
+    split_topology_lock: str = key(
+        "",
+        "File that fixes which machine computes which layers of a split model (`meshllm plan --write-lock`).",
+        section="Models",
+        flag="--split-topology-lock",
+    )
     host: str = key(
         "127.0.0.1",
         "Address on which the OpenAI endpoint listens; beyond loopback with api_key or listen_without_key.",

@@ -6,20 +6,18 @@ from typing import Literal
 import msgspec
 
 from meshllm_core.cli.doctor_machines import MachineRow, left_out, links, machines
-from meshllm_core.cli.plan_input import PlannedModel, read_model
+from meshllm_core.cli.plan_input import read_model
 from meshllm_core.config import Settings
 from meshllm_core.errors import ModelTooLarge
 from meshllm_core.ids import NodeId
 from meshllm_core.models.fit import EngineSettings
 from meshllm_core.models.resolve import ResolvedModel
-from meshllm_core.models.stage_rules import StageRules
-from meshllm_core.models.stage_source import local_files, open_source
 from meshllm_core.node.split_gate import Gate
-from meshllm_core.node.split_plan import Alone, Machine, SplitPlan, plan_split
+from meshllm_core.node.split_plan import Alone, SplitPlan, Wish, plan_split
 from meshllm_core.paths import Paths
 from meshllm_core.planner.memory import MemoryModel
-from meshllm_core.planner.network import Link, Network, PlanNode
 from meshllm_core.planner.plan import plan
+from meshllm_core.planner.real_model import PlannedModel
 from meshllm_core.planner.request import PlanRequest
 from meshllm_core.planner.result import Plan, Refusal
 from meshllm_core.planner.wire import lossless
@@ -79,7 +77,8 @@ def judge(
     """
     planned = read_model(str(path), paths)
     able = machines(found)
-    request = _request(planned, able, links(found), settings, paths, context, lanes)
+    wish = _wish(planned, able[-1].node, settings, paths, context, lanes)
+    request = wish.request(able, links(found))
     checked = _with_room(request, planned, found)
     answer = plan(request)
     if isinstance(answer, Refusal):
@@ -87,7 +86,7 @@ def judge(
     if len(answer.chosen.stages) == 1:
         return _alone(answer, checked, asked)
     try:
-        split = _as_the_node_would(path, planned, able, request)
+        split = plan_split(wish, able, links(found))
     except ModelTooLarge as error:
         return Verdict(
             model=planned.model.name,
@@ -101,51 +100,18 @@ def judge(
     return _split(answer, split, checked, asked)
 
 
-def _request(
-    planned: PlannedModel,
-    able: tuple[Machine, ...],
-    known: dict[tuple[str, str], float],
-    settings: Settings,
-    paths: Paths,
-    context: int,
-    lanes: int,
-) -> PlanRequest:
+def _wish(
+    planned: PlannedModel, me: NodeId, settings: Settings, paths: Paths, context: int, lanes: int
+) -> Wish:
     facts = planned.model.facts
-    me = able[-1].node
     model = ResolvedModel(facts.model_id, str(facts.model_id), facts.files, facts, "")
-    return PlanRequest(
-        model=planned.model,
-        network=Network(
-            nodes=tuple(
-                PlanNode(each.name, each.free, limit=each.lent, excluded=each.excluded)
-                for each in (able[-1], *able[:-1])
-            ),
-            links={pair: Link(rtt) for pair, rtt in known.items()},
-            driver=able[-1].name,
-        ),
+    return Wish(
+        planned=planned,
         context=context or settings.ctx_size,
         lanes=lanes or settings.lanes,
-        windows=planned.windows,
-        wires=Gate(paths, model, settings.wire_dtype, me).wire if me != NodeId(bytes(32)) else lossless,
         settings=EngineSettings(batch=settings.batch, kv_type=settings.kv_type),
-        idle_sequences=settings.prefix_slots,
-        indivisible=planned.indivisible,
-    )
-
-
-def _as_the_node_would(
-    path: Path, planned: PlannedModel, able: tuple[Machine, ...], request: PlanRequest
-) -> SplitPlan | Alone:
-    return plan_split(
-        planned.model,
-        StageRules(open_source(local_files(path))),
-        able,
-        {pair: link.rtt_ms for pair, link in request.network.links.items()},
-        context=request.context,
-        lanes=request.lanes,
-        settings=request.settings,
-        idle=request.idle_sequences,
-        wires=request.wires,
+        idle=settings.prefix_slots,
+        wires=Gate(paths, model, settings.wire_dtype, me).wire if me != NodeId(bytes(32)) else lossless,
     )
 
 

@@ -14,7 +14,7 @@ from meshllm_core.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from meshllm_core.cli.plan_input import PlannedModel
+    from meshllm_core.planner.real_model import PlannedModel
     from meshllm_core.planner.request import PlanRequest
     from meshllm_core.planner.result import Candidate, Plan
     from meshllm_core.planner.wire import Wire

@@ -66,7 +66,7 @@ class Revoker(Register):
             many = "One id begins" if len(found) == 1 else f"{len(found)} ids begin"
         raise InvalidRequest(
             f"{many} with {text[:70]!r}.",
-            hint=f"Give {PREFIX_DIGITS} hex digits or more, of one in `meshllm members` or `meshllm invites`.",
+            hint=f"Give {PREFIX_DIGITS} hex digits or more of one in `meshllm members` or `meshllm invites`.",
             param="target",
         )
 

@@ -14,7 +14,8 @@ from meshllm_core.models.units import show_bytes
 def write_plan(plan: GgufPlan, target: Path, on_progress: Callable[[int], None]) -> str:
     """Writes `plan` to `target`, whose folder is there; returns its SHA-256 in hex.
 
-    `on_progress` gets the bytes that are written, four times a second at most. Raises OSError and what the source raises.
+    `on_progress` gets the bytes that are written, four times a second at most. Raises OSError and what the
+    source raises.
     """
     digest, done, report = hashlib.sha256(), 0, Report(on_progress)
     with target.open("wb") as file:

@@ -40,6 +40,7 @@ class NodeBackend:
                     lanes=arguments.get("lanes"),
                     split=arguments.get("split"),
                     wire_dtype=arguments.get("wire_dtype"),
+                    topology_lock=arguments.get("split_topology_lock"),
                 )
                 return {"model": model, "status": "requested"}
             case "unload":

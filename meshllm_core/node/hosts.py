@@ -56,6 +56,7 @@ class Hosts:
         lanes: int | None = None,
         split: bool | None = None,
         wire_dtype: str | None = None,
+        topology_lock: str | None = None,
         patient: bool = False,
     ) -> ModelId:
         """Begin to load; the events tell how it goes. Returns the name of its row for now.
@@ -90,6 +91,7 @@ class Hosts:
                 context_size=size,
                 lanes=lanes or self.settings.lanes,
                 wire_dtype=wire_dtype or self.settings.wire_dtype,
+                topology_lock=topology_lock or self.settings.split_topology_lock,
                 patient=patient,
             )
         else:

@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 from meshllm_core.config import Settings
@@ -23,10 +24,12 @@ from meshllm_core.models.stage_rules import StageRules
 from meshllm_core.models.stage_source import local_files, open_source
 from meshllm_core.node.host import BACKOFF_SECONDS, RESTART_WINDOW_SECONDS, throughput
 from meshllm_core.node.split_gate import Gate
-from meshllm_core.node.split_plan import Alone, Machine, SplitPlan, plan_split, split_model
+from meshllm_core.node.split_plan import Alone, Machine, SplitPlan, plan_split
+from meshllm_core.node.split_plan import Wish as PlanWish
 from meshllm_core.node.split_run import SplitRun, first_answer
 from meshllm_core.node.stage_desk import StageDesk
 from meshllm_core.paths import Paths
+from meshllm_core.planner.real_model import planned_model
 from meshllm_core.planner.wire import Wire
 from meshllm_core.serve.router import HostedModel, HostedStatus
 from meshllm_core.state import events as ev
@@ -82,6 +85,8 @@ class SplitHost:
     context_size: int
     lanes: int
     wire_dtype: str
+    topology_lock: str
+    """A file; empty: plan freely."""
     patient: bool
     """Whether to wait for machines where those that are there do not suffice."""
     created: int = field(default_factory=lambda: int(time.time()))
@@ -160,18 +165,16 @@ class SplitHost:
                 hint="`meshllm invite` here, `meshllm join` on another machine; then load it again.",
             )
         gate = Gate(self.paths, model, self.wire_dtype, self.mesh.me)
-        plan = await asyncio.to_thread(
-            plan_split,
-            split_model(model, rules.source, rules),
-            rules,
-            machines,
-            links,
+        wish = PlanWish(
+            planned=await asyncio.to_thread(planned_model, model.facts, rules.source),
             context=self.context_size,
             lanes=self.lanes,
             settings=EngineSettings(batch=self.settings.batch, kv_type=self.settings.kv_type),
             idle=self.settings.prefix_slots,
             wires=gate.wire,
+            lock=Path(self.topology_lock) if self.topology_lock else None,
         )
+        plan = await asyncio.to_thread(plan_split, wish, machines, links)
         if isinstance(plan, Alone):
             return plan, Wire("", "", "")
         wire = gate.wire([stage.end for stage in plan.stages[:-1]])

@@ -6,17 +6,18 @@ stage comes first changes nothing about its price; only the ranges of layers mov
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from meshllm_core.errors import ModelTooLarge
+import msgspec
+
+from meshllm_core.errors import ConfigError, ModelTooLarge
 from meshllm_core.ids import NodeId
 from meshllm_core.models.fit import EngineSettings
-from meshllm_core.models.resolve import ResolvedModel
-from meshllm_core.models.stage_rules import StageRules
-from meshllm_core.models.stage_source import StageSource
-from meshllm_core.planner.memory import MemoryModel, StageMemory, Window, Windows
-from meshllm_core.planner.model import SplitModel, from_tensors
+from meshllm_core.planner.lock import honour, read_lock
+from meshllm_core.planner.memory import MemoryModel, StageMemory
 from meshllm_core.planner.network import Link, Network, PlanNode
 from meshllm_core.planner.plan import plan
+from meshllm_core.planner.real_model import PlannedModel
 from meshllm_core.planner.request import PlanRequest
 from meshllm_core.planner.result import Candidate, Plan, Refusal
 from meshllm_core.planner.wire import Wires
@@ -66,77 +67,101 @@ class Alone:
     sentence: str
 
 
-def split_model(model: ResolvedModel, source: StageSource, rules: StageRules) -> SplitModel:
-    """The model in the planner's terms."""
-    tensors = ((name, found.tensor.nbytes) for name, found in source.tensors.items())
-    shape = rules.shape(0, rules.layers)
-    return from_tensors(model.facts, tensors, fingerprint="", trunk=rules.layers, streams=shape.streams)
+@dataclass(frozen=True)
+class Wish:
+    """What is to be split, and how."""
+
+    planned: PlannedModel
+    context: int
+    """Tokens of one lane; 0 chooses."""
+    lanes: int
+    settings: EngineSettings
+    idle: int
+    """Sequences that the KV cache keeps beside one for each lane."""
+    wires: Wires
+    lock: Path | None = None
+    """A topology that no plan replaces."""
+
+    def request(self, machines: Sequence[Machine], links: dict[tuple[str, str], float]) -> PlanRequest:
+        """For the planner. The last machine drives."""
+        return PlanRequest(
+            self.planned.model,
+            Network(
+                nodes=tuple(
+                    PlanNode(one.name, one.free, limit=one.lent, excluded=one.excluded)
+                    for one in (machines[-1], *machines[:-1])
+                ),
+                links={pair: Link(rtt) for pair, rtt in links.items()},
+                driver=machines[-1].name,
+            ),
+            context=self.context,
+            lanes=self.lanes,
+            windows=self.planned.windows,
+            wires=self.wires,
+            settings=self.settings,
+            idle_sequences=self.idle,
+            indivisible=self.planned.indivisible,
+        )
 
 
 def plan_split(
-    model: SplitModel,
-    rules: StageRules,
-    machines: Sequence[Machine],
-    links: dict[tuple[str, str], float],
-    *,
-    context: int,
-    lanes: int,
-    settings: EngineSettings,
-    idle: int,
-    wires: Wires,
+    wish: Wish, machines: Sequence[Machine], links: dict[tuple[str, str], float]
 ) -> SplitPlan | Alone:
-    """Stages for `machines`, of which the last is the coordinator. `links`: RTT in ms by names; `idle`:
-    sequences that the KV cache keeps beside one for each lane.
+    """Stages for `machines`, of which the last is the coordinator. `links`: RTT in ms by names.
 
-    Raises ModelTooLarge with what is missing and what would fit.
+    Raises ModelTooLarge with what is missing and what would fit, ConfigError for a lock that does not hold.
     """
     coordinator = machines[-1]
     by_name = {machine.name: machine for machine in machines}
-    legal = {0, *rules.legal_cuts, rules.layers}
-
-    def windows(first: int, end: int) -> Window | None:
-        if first not in legal or end not in legal:
-            return None
-        shape = rules.shape(first, end)
-        return shape.window_start, shape.window_end
-
-    network = Network(
-        nodes=tuple(
-            PlanNode(machine.name, machine.free, limit=machine.lent, excluded=machine.excluded)
-            for machine in (coordinator, *machines[:-1])
-        ),
-        links={pair: Link(rtt) for pair, rtt in links.items()},
-        driver=coordinator.name,
-    )
-    request = PlanRequest(
-        model,
-        network,
-        context=context,
-        lanes=lanes,
-        windows=windows,
-        wires=wires,
-        settings=settings,
-        idle_sequences=idle,
-    )
+    request = wish.request(machines, links)
+    if wish.lock is not None:
+        return _locked(wish.lock, request, by_name, coordinator)
     answer = plan(request)
     if isinstance(answer, Refusal):
         raise too_large(answer)
     if len(answer.chosen.stages) == 1:
         return Alone(by_name[answer.chosen.nodes[0]], answer.sentence)
-    memory = MemoryModel(model, settings, windows, idle)
-    rooms = {node.name: node.room for node in network.nodes}
+    ring = _Ring(request, by_name, coordinator)
     for candidate in (answer.chosen, *answer.others):
         if len(candidate.stages) < 2:
             continue
-        stages = _ring(candidate, by_name, coordinator, rooms, memory, windows, rules.layers)
+        stages = ring.of(candidate)
         if stages is not None:
             return SplitPlan(
                 stages, candidate, _sentence(answer, candidate), candidate.reasons, answer.target_ms
             )
     raise ModelTooLarge(
-        f"{model.name} can be split, but not with a stage on {coordinator.name}, which drives it.",
+        f"{request.model.name} can be split, but not with a stage on {coordinator.name}, which drives it.",
         hint="Ask for it on a machine with more memory, or raise --max-vram here.",
     )
+
+
+def _locked(
+    file: Path, request: PlanRequest, machines: dict[str, Machine], coordinator: Machine
+) -> SplitPlan:
+    try:
+        lock = read_lock(file.read_bytes(), str(file))
+    except OSError as error:
+        raise ConfigError(
+            f"The topology lock {file} cannot be read: {error.strerror}.", hint="Check the path."
+        ) from error
+    names = {machine.node.hex(): name for name, machine in machines.items()}
+    named = tuple(
+        msgspec.structs.replace(stage, node=names.get(stage.node.lower(), stage.node))
+        for stage in lock.stages
+    )
+    candidate = honour(msgspec.structs.replace(lock, stages=named), request, str(file))
+    if candidate.nodes[-1] != coordinator.name:
+        raise ConfigError(
+            f"{file}: its last stage is on {candidate.nodes[-1]}, and {coordinator.name} was asked.",
+            hint=f"The machine that is asked computes the last stage: load it on {candidate.nodes[-1]}.",
+        )
+    stages = tuple(
+        StagePlan(machines[one.node], one.first, one.end, one.memory, one.compute_ms or 0.0)
+        for one in candidate.stages
+    )
+    sentence = f"{candidate.title}: {candidate.reasons[0] if candidate.reasons else 'fixed by the lock file'}"
+    return SplitPlan(stages, candidate, sentence, candidate.reasons, request.target_ms)
 
 
 def too_large(refusal: Refusal) -> ModelTooLarge:
@@ -152,56 +177,53 @@ def _sentence(answer: Plan, candidate: Candidate) -> str:
     )
 
 
-def _ring(
-    candidate: Candidate,
-    machines: dict[str, Machine],
-    coordinator: Machine,
-    rooms: dict[str, int],
-    memory: MemoryModel,
-    windows: Windows,
-    layers: int,
-) -> tuple[StagePlan, ...] | None:
-    """The candidate's machines with the coordinator last, their shares of layers as near as can be."""
-    wanted = {stage.node: stage.layers for stage in candidate.stages}
-    if coordinator.name not in wanted:
-        return None
-    names = list(candidate.nodes)
-    place = names.index(coordinator.name)
-    order = names[place + 1 :] + names[: place + 1]
-    ends = _cuts(order, wanted, rooms, memory, candidate, windows, layers)
-    if ends is None:
-        return None
-    compute = {stage.node: (stage.compute_ms or 0.0) / stage.layers for stage in candidate.stages}
-    stages, start = [], 0
-    for name, end in zip(order, ends, strict=True):
-        need = memory.stage(start, end, candidate.context, candidate.lanes)
-        stages.append(StagePlan(machines[name], start, end, need, compute[name] * (end - start)))
-        start = end
-    return tuple(stages)
+@dataclass(frozen=True)
+class _Ring:
+    """Puts the coordinator last, the shares of layers as near to a candidate's as can be."""
 
+    request: PlanRequest
+    machines: dict[str, Machine]
+    coordinator: Machine
 
-def _cuts(
-    order: Sequence[str],
-    wanted: dict[str, int],
-    rooms: dict[str, int],
-    memory: MemoryModel,
-    candidate: Candidate,
-    windows: Windows,
-    layers: int,
-) -> list[int] | None:
-    """Where each stage ends, by dynamic programming over the layers; None when nothing fits."""
-    best: dict[int, tuple[int, list[int]]] = {0: (0, [])}
-    for number, name in enumerate(order):
-        last = number == len(order) - 1
-        reached: dict[int, tuple[int, list[int]]] = {}
-        for start, (cost, ends) in best.items():
-            for end in [layers] if last else range(start + 1, layers):
-                if windows(start, end) is None:
-                    continue
-                if memory.stage(start, end, candidate.context, candidate.lanes).total > rooms[name]:
-                    continue
-                price = cost + abs(end - start - wanted[name])
-                if end not in reached or price < reached[end][0]:
-                    reached[end] = price, [*ends, end]
-        best = reached
-    return best[layers][1] if layers in best else None
+    def of(self, candidate: Candidate) -> tuple[StagePlan, ...] | None:
+        """The candidate's stages along the ring; None when nothing fits so."""
+        wanted = {stage.node: stage.layers for stage in candidate.stages}
+        if self.coordinator.name not in wanted:
+            return None
+        names = list(candidate.nodes)
+        place = names.index(self.coordinator.name)
+        order = names[place + 1 :] + names[: place + 1]
+        asked = self.request
+        memory = MemoryModel(asked.model, asked.settings, asked.windows, asked.idle_sequences)
+        ends = self._cuts(order, wanted, memory, candidate)
+        if ends is None:
+            return None
+        compute = {stage.node: (stage.compute_ms or 0.0) / stage.layers for stage in candidate.stages}
+        stages, start = [], 0
+        for name, end in zip(order, ends, strict=True):
+            need = memory.stage(start, end, candidate.context, candidate.lanes)
+            stages.append(StagePlan(self.machines[name], start, end, need, compute[name] * (end - start)))
+            start = end
+        return tuple(stages)
+
+    def _cuts(
+        self, order: Sequence[str], wanted: dict[str, int], memory: MemoryModel, candidate: Candidate
+    ) -> list[int] | None:
+        """Where each stage ends, by dynamic programming over the layers; None when nothing fits."""
+        rooms = {node.name: node.room for node in self.request.network.nodes}
+        layers = self.request.model.layers
+        best: dict[int, tuple[int, list[int]]] = {0: (0, [])}
+        for number, name in enumerate(order):
+            last = number == len(order) - 1
+            reached: dict[int, tuple[int, list[int]]] = {}
+            for start, (cost, ends) in best.items():
+                for end in [layers] if last else range(start + 1, layers):
+                    if not memory.legal[start, end]:
+                        continue
+                    if memory.stage(start, end, candidate.context, candidate.lanes).total > rooms[name]:
+                        continue
+                    price = cost + abs(end - start - wanted[name])
+                    if end not in reached or price < reached[end][0]:
+                        reached[end] = price, [*ends, end]
+            best = reached
+        return best[layers][1] if layers in best else None

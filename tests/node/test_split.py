@@ -1,6 +1,7 @@
 """A model that no machine of a mesh can hold: real nodes on loopback, each lending too little."""
 
 import contextlib
+import json
 import os
 import signal
 import time
@@ -11,6 +12,9 @@ from typing import Any
 import httpx
 import pytest
 
+from meshllm_core.models.inspect import inspect_model
+from meshllm_core.models.stage_source import local_files, open_source
+from meshllm_core.planner.real_model import planned_model
 from tests.support.default_model import require_default_model
 from tests.support.nodes import RunningNode, running_node
 
@@ -152,3 +156,36 @@ def test_too_little_memory_everywhere_is_said_in_words(tmp_path: Path) -> None:
             "alone it needs 131 MiB" in row["error"] and "no cut gives each a range that fits" in row["error"]
         )
         assert not bert.snapshot()["hosted_stages"]
+
+
+def test_a_lock_fixes_who_computes_what(tmp_path: Path, whole: str) -> None:
+    model = require_default_model()
+    with mesh(tmp_path, "Anna", "Bert") as (anna, bert):
+        anna.act("load", model=str(model), split=True)
+        free = _settled(anna)["split"]["stages"]
+        anna.act("unload", model=NAME)
+        bert.wait(lambda s: not s["hosted_stages"], 20)
+        fingerprint = planned_model(inspect_model(model), open_source(local_files(model))).model.fingerprint
+        cut = free[0]["end"] + 1
+
+        def locked(*nodes: str) -> dict[str, Any]:
+            ends = (0, cut, 30)
+            stages = [
+                {"node": node, "layer_start": start, "layer_end": end}
+                for node, start, end in zip(nodes, ends, ends[1:], strict=False)
+            ]
+            lock = {"version": 1, "model": NAME, "manifest_sha256": fingerprint, "stages": stages}
+            (tmp_path / "lock.json").write_text(json.dumps(lock))
+            anna.act("load", model=str(model), split=True, split_topology_lock=str(tmp_path / "lock.json"))
+            return _settled(anna)
+
+        row = locked(free[0]["node"], "Anna")
+        assert [(one["node_name"], one["start"], one["end"]) for one in row["split"]["stages"]] == [
+            ("Bert", 0, cut),
+            ("Anna", cut, 30),
+        ]
+        assert _ask(anna).json()["choices"][0]["text"] == whole
+        anna.act("unload", model=NAME)
+        row = locked("Anna", "Bert")
+        assert row["status"] == "failed"
+        assert "its last stage is on Bert" in row["error"]

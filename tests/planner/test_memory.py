@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from meshllm_core.cli.plan_input import PlannedModel, read_model
+from meshllm_core.cli.plan_input import read_model
 from meshllm_core.models.embedded import embedded_model
 from meshllm_core.models.facts import LayerCache
 from meshllm_core.models.fit import EngineSettings, compute_bytes, fit_model, kv_bytes
@@ -16,6 +16,7 @@ from meshllm_core.models.stage_source import local_files, open_source
 from meshllm_core.paths import default_paths
 from meshllm_core.planner.memory import MemoryModel, ranges_between
 from meshllm_core.planner.model import Readers, SplitModel
+from meshllm_core.planner.real_model import PlannedModel
 from tests.models.conftest import write_gguf
 from tests.planner.machines import model
 
