@@ -34,7 +34,9 @@ class Forwarder:
     def obey(self, line: str) -> None:
         """Takes one line of orders. Raises ValueError for one that it does not know."""
         micros, what = line.split()
-        self.delay, self.tcp = int(micros) / 1e6, {"all": True, "no-tcp": False}[what]
+        if what not in ("all", "no-tcp"):
+            raise ValueError(f"{what!r} is neither all nor no-tcp")
+        self.delay, self.tcp = int(micros) / 1e6, what == "all"
 
     def take(self, side: int) -> None:
         """Reads what came from a device."""
