@@ -1,6 +1,6 @@
 """How long the word of others counts: while somebody is heard at all, and not for ever."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from meshllm_core.ids import NodeId
 from meshllm_core.membership.desk import Desk
@@ -24,7 +24,7 @@ class Hearsay:
         self._peers = peers
         self._ended = ended
         self._cut_off: set[NodeId] = set()
-        """Down only because this node hears nobody."""
+        """Down by this node's own evidence alone, which is none when it hears nobody."""
         self._contact: float | None = None
         self._news: dict[NodeId, float] = {}
         self._sweeps = 0
@@ -32,6 +32,10 @@ class Hearsay:
     def announced(self, node: NodeId) -> None:
         """There is news of a member."""
         self._news[node] = self._desk.now
+
+    def doubted(self, node: NodeId) -> None:
+        """This node itself found it down; whether others agree will be seen."""
+        self._cut_off.add(node)
 
     def settled(self, node: NodeId) -> None:
         """Its status follows from something else."""
@@ -42,7 +46,7 @@ class Hearsay:
         self._cut_off.discard(node)
         self._news.pop(node, None)
 
-    def sweep(self, contact: bool, unwatched: Iterator[NodeId]) -> list[Change]:
+    def sweep(self, contact: bool, unwatched: Collection[NodeId]) -> list[Change]:
         """What has to change. `contact`: some linked member is alive."""
         if not contact:
             self._contact = None
@@ -53,9 +57,9 @@ class Hearsay:
         self._contact = now if self._contact is None else self._contact
         changes: list[Change] = []
         if self._cut_off and now - self._contact >= config.isolation:
-            back = [node for node in self._cut_off if not self._ended(node, self._peers[node])]
-            changes += [(node, "alive") for node in back]
-            self._cut_off.clear()
+            # Those that are watched are dialled and asked about; of the others somebody else would say so.
+            doubtful = self._cut_off.intersection(unwatched)
+            changes += [(n, "alive") for n in doubtful if not self._ended(n, self._peers[n])]
         self._sweeps += 1
         if self._sweeps % SWEEPS == 0:
             for node in unwatched:

@@ -219,7 +219,7 @@ class Liveness:
         self._indirect.tick()
         if now >= self._sweep_at:
             self._sweep_at = now + SWEEP_SECONDS
-            unwatched = (node for node in self.peers if node not in self._watches)
+            unwatched = self.peers.keys() - self._watches.keys()
             for node, status in self._hearsay.sweep(bool(self._linked_alive()), unwatched):
                 self._become(node, self.peers[node], status)
 
@@ -364,6 +364,7 @@ class Liveness:
             self._become(node, state, "alive")
             return
         self._become(node, state, "down")
+        self._hearsay.doubted(node)
         if not known_dead and watch.answers and state.announcement is not None:
             self._found[node] = self._desk.now
             self._desk.tell(DeathFound(node, state.incarnation))
