@@ -8,6 +8,7 @@ from meshllm_core.ids import NodeId
 from meshllm_core.models.units import show_bytes
 from meshllm_core.node.split_plan import Machine
 from meshllm_core.state.mesh_events import PeerRow
+from meshllm_core.state.pace import weights_per_second
 from meshllm_core.state.snapshot import NodeSnapshot
 
 
@@ -26,6 +27,8 @@ class MachineRow(msgspec.Struct, frozen=True, kw_only=True):
     memory_free: int = 0
     memory_lent: int = 0
     """Bytes that a stage may take there."""
+    weights_per_second: int = 0
+    """Bytes of weights that a decode goes through in a second there; 0: not measured."""
     rtt_ms: float | None = None
     """From this node; None: not known."""
     layer_start: int | None = None
@@ -54,6 +57,7 @@ def machines(found: tuple[MachineRow, ...]) -> tuple[Machine, ...]:
             each.memory_free,
             each.memory_lent,
             "" if each.eligible else each.reason,
+            each.weights_per_second,
         )
         for each in found
     )
@@ -74,6 +78,7 @@ def _own(snapshot: NodeSnapshot) -> MachineRow:
         reason="it drives a split and computes the last stage",
         memory_free=snapshot.memory_free,
         memory_lent=snapshot.memory_lent,
+        weights_per_second=weights_per_second(snapshot),
     )
     why = ("it is a client: it computes for nobody", "Start it with `meshllm serve` to compute.")
     return left_out(plain, *why) if client else _with_memory(plain)
@@ -89,6 +94,7 @@ def _member(row: PeerRow, version: str) -> MachineRow:
         else "",
         memory_free=row.memory_free,
         memory_lent=row.memory_lent,
+        weights_per_second=row.weights_per_second,
         rtt_ms=row.rtt_ms if known else None,
     )
     for why, hint in _obstacles(row, version):

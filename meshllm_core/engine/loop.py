@@ -134,6 +134,7 @@ class EngineLoop:
             queued=len(self._lanes.waiting),
             cells_used=self._ledger.used,
             cells_total=self._ledger.total,
+            stage_ms=self._context.stage_ms,
         )
 
     # Lanes and sequences --------------------------------------------------------------------

@@ -136,6 +136,8 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True, tag="stats"):
     queued: int
     cells_used: int
     cells_total: int
+    stage_ms: float = 0.0
+    """What the last stage of a split model takes for a step of decodes itself, smoothed; 0: not split."""
 
 
 class StageData(msgspec.Struct, frozen=True, kw_only=True, tag="stage_data"):

@@ -6,6 +6,7 @@ stages before this one compute while it computes.
 """
 
 import queue
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,7 @@ WAIT_SECONDS = 120.0
 REFUSED_SECONDS = 10.0
 """So long after a stage refused a unit rows may take: it may have been another unit than the one awaited."""
 NEVER = 1 << 62
+SMOOTHING = 0.2
 
 
 class ChainEnded(EngineError):
@@ -77,7 +79,8 @@ class SplitContext:
         """Unit -> the parts in it, in the order of its rows."""
         self._made: dict[tuple[int, int, int], Rows] = {}
         self._trims: dict[int, int] = {}
-        self._indices: list[int] = []
+        self.stage_ms = 0.0
+        """What a step of decodes takes here, smoothed."""
 
     # KV cache -------------------------------------------------------------------------------
 
@@ -238,6 +241,7 @@ class SplitContext:
         for part in self._parts:
             end += len(part.tokens)
             outputs[end - 1] = part.last
+        began = time.monotonic()
         self._runner.step(
             positions=np.concatenate([part.positions for part in self._parts]),
             sequences=np.repeat(
@@ -248,6 +252,9 @@ class SplitContext:
             rows=rows,
             outputs=outputs,
         )
+        if len(rows) == len(self._parts):
+            took = (time.monotonic() - began) * 1000
+            self.stage_ms = self.stage_ms + SMOOTHING * (took - self.stage_ms) if self.stage_ms else took
 
     def logits_address(self, index: int) -> int:
         """Address of the float32 logits [n_vocab] of the batch's token `index`."""

@@ -33,6 +33,8 @@ class Local:
     models: tuple[ModelOffer, ...]
     memory_lent: int = 0
     """Bytes that a stage of another member's model may take."""
+    weights_per_second: int = 0
+    """Bytes of weights that a decode goes through in a second; 0 when nothing was measured yet."""
 
 
 @dataclass
@@ -98,6 +100,7 @@ class Announcer:
             accepts_tcp=self.accepts_tcp,
             owner=self.me.owner,
             memory_lent=local.memory_lent // LENT_STEP * LENT_STEP,
+            weights_per_second=int(_two_digits(local.weights_per_second)),
         )
 
 
@@ -108,7 +111,13 @@ def _urgent(said: Announcement) -> object:
 
 def _figures(said: Announcement) -> object:
     lent = said.memory_lent // MEMORY_STEP
-    return said.memory_free, lent, said.models, {trip.peer for trip in said.round_trips}
+    return (
+        said.memory_free,
+        lent,
+        said.weights_per_second,
+        said.models,
+        {trip.peer for trip in said.round_trips},
+    )
 
 
 def _rounded(offer: ModelOffer) -> ModelOffer:

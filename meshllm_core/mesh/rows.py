@@ -64,6 +64,7 @@ def row_of(facts: Facts) -> PeerRow:
         memory_total=said.memory_total if said else 0,
         memory_free=said.memory_free if said else 0,
         memory_lent=said.memory_lent if said else 0,
+        weights_per_second=said.weights_per_second if said else 0,
         devices=tuple(clean_text(device.name, limits.NAME) for device in said.devices) if said else (),
         models=tuple(_model(offer) for offer in said.models) if said else (),
         owner=facts.owner,

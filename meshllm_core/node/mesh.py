@@ -31,6 +31,7 @@ from meshllm_core.serve.peers import Replica
 from meshllm_core.serve.service import InferenceService
 from meshllm_core.state.events import NoticeLogged
 from meshllm_core.state.mesh_events import IdentityLoaded
+from meshllm_core.state.pace import weights_per_second
 from meshllm_core.transport.link import Channel
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ class NodeMesh:
             name=self.name,
             session=self.session,
             memory_usable=self.memory_lent,
+            weights_per_second=lambda: weights_per_second(self.store.snapshot),
             node=lambda: self.inference.node,
             desk=self.desk(),
         )

@@ -3,6 +3,7 @@
 from hashlib import blake2s
 
 from meshllm_core.mesh.announce import Local
+from meshllm_core.state.pace import decode_rate, weights_per_second
 from meshllm_core.state.snapshot import ModelView, NodeSnapshot
 from meshllm_core.wire import limits
 from meshllm_core.wire.announcement import DeviceOffer, ModelOffer
@@ -31,6 +32,7 @@ def local_of(snapshot: NodeSnapshot, *, serves: bool, memory_lent: int) -> Local
         devices=devices,
         models=offers,
         memory_lent=memory_lent if serves else 0,
+        weights_per_second=weights_per_second(snapshot),
     )
 
 
@@ -47,16 +49,8 @@ def _offer(snapshot: NodeSnapshot, view: ModelView) -> ModelOffer:
         lanes=min(view.lanes, 4096),
         chat=view.chat,
         embeddings=view.embeddings,
-        decode_tokens_per_second=_measured(snapshot, view),
+        decode_tokens_per_second=decode_rate(snapshot, view),
         prompt_tokens_per_second=view.prompt_tokens_per_second,
         active=min(view.active, 65_535),
         queued=min(view.queued, 65_535),
     )
-
-
-def _measured(snapshot: NodeSnapshot, view: ModelView) -> float:
-    """Tokens per second of the last request that was long enough to tell; else what is sampled now."""
-    for request in reversed(snapshot.requests):
-        if request.model == view.id and request.completion_tokens >= 8 and not request.served_by:
-            return request.decode_tokens_per_second
-    return view.decode_tokens_per_second

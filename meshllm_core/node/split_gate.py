@@ -34,9 +34,9 @@ class Gate:
         """The format for these cuts, or a sentence why the one that was asked for may not be used."""
         records = self._known()
         if self.requested == "f32":
-            return Wire("f32", "exact", "f32 carries every value as it is")
+            return Wire("f32", "exact", "f32, which changes nothing")
         if self.requested == "auto" and not records:
-            return Wire("f32", "exact", "f32 carries every value as it is; no smaller format is certified")
+            return Wire("f32", "exact", "f32, which changes nothing; no smaller format is certified")
         artifact = self._hashed()
         if self.requested == "auto":
             width = self.model.facts.width
@@ -58,4 +58,4 @@ class Gate:
 
 
 def _wire(ruling: Ruling) -> Wire:
-    return Wire(ruling.codec.label, str(ruling.verdict), ruling.words)
+    return Wire(ruling.codec.label, str(ruling.verdict), f"{ruling.codec.label}: {ruling.words}")

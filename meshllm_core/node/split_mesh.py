@@ -4,12 +4,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from meshllm_core import __version__
+from meshllm_core.discovery.text import clean_text
 from meshllm_core.errors import PeerUnreachable
 from meshllm_core.ids import NodeId
 from meshllm_core.models.memory import read_memory
 from meshllm_core.node.split_plan import Machine
 from meshllm_core.node.stage_desk import StageDesk
 from meshllm_core.transport.link import Channel, ChannelKind
+from meshllm_core.wire.announcement import Announcement
 
 if TYPE_CHECKING:
     from meshllm_core.mesh.session import Session
@@ -22,6 +25,7 @@ class MeshOfSplits:
     name: str
     session: "Callable[[], Session | None]"
     memory_usable: Callable[[], int]
+    weights_per_second: Callable[[], int]
     node: Callable[[], NodeId]
     desk: StageDesk
 
@@ -39,14 +43,16 @@ class MeshOfSplits:
                 said = state.announcement
                 if said is None or state.status not in ("alive", "suspect"):
                     continue
-                why = ""
-                if said.role != "host":
-                    why = "it is a client: it computes for nobody"
-                elif node not in session.mesh.links:
-                    why = "there is no path to it from here"
-                elif not said.memory_lent:
-                    why = "it lends no memory"
-                found.append(Machine(node, session.peers.name(node), said.memory_free, said.memory_lent, why))
+                found.append(
+                    Machine(
+                        node,
+                        session.peers.name(node),
+                        said.memory_free,
+                        said.memory_lent,
+                        self._obstacle(node, state.status, said),
+                        said.weights_per_second,
+                    )
+                )
         names = [machine.name for machine in found] + [self.name]
         unique = [
             machine
@@ -54,7 +60,22 @@ class MeshOfSplits:
             else replace(machine, name=f"{machine.name} {machine.node.hex()[:6]}")
             for machine in found
         ]
-        return [*unique, Machine(self.me, self.name, read_memory().available, self.memory_usable())]
+        own = read_memory().available, self.memory_usable()
+        return [*unique, Machine(self.me, self.name, *own, weights_per_second=self.weights_per_second())]
+
+    def _obstacle(self, node: NodeId, status: str, said: Announcement) -> str:
+        session = self.session()
+        if status == "suspect":
+            return "it does not answer at the moment"
+        if said.role != "host":
+            return "it is a client: it computes for nobody"
+        if session is None or node not in session.mesh.links:
+            return "there is no path to it from here"
+        if said.version != __version__:
+            return (
+                f"it runs meshllm {clean_text(said.version, 32)}, this node {__version__}: stages may differ"
+            )
+        return "" if said.memory_lent else "it lends no memory"
 
     def links(self) -> dict[tuple[str, str], float]:
         """RTT in ms by names: this node's own, and what the others announced."""

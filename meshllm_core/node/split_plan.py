@@ -5,7 +5,7 @@ stage comes first changes nothing about its price; only the ranges of layers mov
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -34,6 +34,8 @@ class Machine:
     lent: int
     """Bytes of it that a stage may take; the owner's limit is considered."""
     excluded: str = ""
+    weights_per_second: int = 0
+    """Bytes of weights that a decode goes through there in a second; 0: not measured."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,8 @@ class StagePlan:
     end: int
     memory: StageMemory
     predicted_ms: float
+    rtt_ms: float = 0.0
+    """To the machine that units come from; 0: not known."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,13 @@ class Wish:
             self.planned.model,
             Network(
                 nodes=tuple(
-                    PlanNode(one.name, one.free, limit=one.lent, excluded=one.excluded)
+                    PlanNode(
+                        one.name,
+                        one.free,
+                        limit=one.lent,
+                        bytes_per_second=one.weights_per_second or None,
+                        excluded=one.excluded,
+                    )
                     for one in (machines[-1], *machines[:-1])
                 ),
                 links={pair: Link(rtt) for pair, rtt in links.items()},
@@ -128,7 +138,11 @@ def plan_split(
         stages = ring.of(candidate)
         if stages is not None:
             return SplitPlan(
-                stages, candidate, _sentence(answer, candidate), candidate.reasons, answer.target_ms
+                _with_trips(stages, links),
+                candidate,
+                _sentence(answer, candidate),
+                candidate.reasons,
+                answer.target_ms,
             )
     raise ModelTooLarge(
         f"{request.model.name} can be split, but not with a stage on {coordinator.name}, which drives it.",
@@ -161,7 +175,18 @@ def _locked(
         for one in candidate.stages
     )
     sentence = f"{candidate.title}: {candidate.reasons[0] if candidate.reasons else 'fixed by the lock file'}"
-    return SplitPlan(stages, candidate, sentence, candidate.reasons, request.target_ms)
+    trips = {pair: link.rtt_ms for pair, link in request.network.links.items()}
+    return SplitPlan(_with_trips(stages, trips), candidate, sentence, candidate.reasons, request.target_ms)
+
+
+def _with_trips(stages: tuple[StagePlan, ...], links: dict[tuple[str, str], float]) -> tuple[StagePlan, ...]:
+    """With the round trip to the machine before each: to the last one for the first, it sends the tokens."""
+    befores = (stages[-1], *stages[:-1])
+    pairs = [(before.machine.name, stage.machine.name) for before, stage in zip(befores, stages, strict=True)]
+    return tuple(
+        replace(stage, rtt_ms=links.get((a, b), links.get((b, a), 0.0)))
+        for stage, (a, b) in zip(stages, pairs, strict=True)
+    )
 
 
 def too_large(refusal: Refusal) -> ModelTooLarge:

@@ -23,6 +23,7 @@ from meshllm_core.models.stage_file import plan_stage_file
 from meshllm_core.models.stage_rules import StageRules
 from meshllm_core.models.stage_writer import write_stage_file
 from meshllm_core.node.engine_log import engine_log
+from meshllm_core.node.resident import resident
 from meshllm_core.node.split_plan import SplitPlan, StagePlan
 from meshllm_core.node.stage_desk import UNIT_OVERHEAD, DriverEnd, StageDesk
 from meshllm_core.node.stage_pump import UnitPump
@@ -78,6 +79,7 @@ class SplitRun:
             bytes=stage.memory.weights,
             state="assigned",
             memory_needed=stage.memory.total,
+            rtt_ms=stage.rtt_ms,
             predicted_ms=stage.predicted_ms,
         )
 
@@ -98,7 +100,7 @@ class SplitRun:
         file, _ = await self._stage_file(stage)
         self._show(index, "loading")
         name = f"{self.model}.{stage.start}-{stage.end}"
-        engine = EngineProcess(str(self.model), engine_log(self.paths.logs, name), self.on_stats)
+        engine = EngineProcess(str(self.model), engine_log(self.paths.logs, name), self._driver_told)
         engine.on_unit = self._pump.put
         engine.on_refused_unit = self._driver_refused
         engine.on_chain_broken = self._broken
@@ -231,6 +233,13 @@ class SplitRun:
             reason = f"{name} is lost: {error.message}"
         self._show(index, "failed", detail=reason)
         self._broken(reason)
+
+    def _driver_told(self, stats: Stats) -> None:
+        self.on_stats(stats)
+        last = self.rows[-1]
+        if stats.stage_ms and last.state == "ready":
+            held = resident(self.engine.pid) if self.engine is not None else 0
+            self._show(last.index, "ready", measured_ms=stats.stage_ms, memory_measured=held)
 
     def _refused(self, name: str, text: str) -> None:
         if self.engine is not None:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import psutil
 
 from meshllm_core.config import Settings
 from meshllm_core.engine.protocol import LoadSpec
@@ -23,6 +22,7 @@ from meshllm_core.models.inspect import inspect_model
 from meshllm_core.models.memory import usable_cores
 from meshllm_core.models.units import show_bytes
 from meshllm_core.node.engine_log import engine_log
+from meshllm_core.node.resident import resident
 from meshllm_core.node.stage_pump import UnitPump
 from meshllm_core.paths import Paths
 from meshllm_core.serve import stage_calls as sc
@@ -248,10 +248,7 @@ class StageHost:
 
     def _resident(self) -> int:
         assert self.engine is not None
-        try:
-            return int(psutil.Process(self.engine.pid).memory_info().rss)
-        except psutil.Error:
-            return 0
+        return resident(self.engine.pid)
 
     async def _tell(self, state: sc.State, *, bytes_total: int = 0, memory: int = 0) -> None:
         self._show(state, bytes_total=bytes_total, memory_measured=memory)

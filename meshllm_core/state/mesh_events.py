@@ -61,6 +61,8 @@ class PeerRow(msgspec.Struct, frozen=True, kw_only=True):
     memory_free: int = 0
     memory_lent: int = 0
     """Bytes that a stage of another member's model may take there; 0: none."""
+    weights_per_second: int = 0
+    """Bytes of weights that a decode goes through in a second there; 0: not measured."""
     devices: tuple[str, ...] = ()
     models: tuple[PeerModel, ...] = ()
     owner: str = ""

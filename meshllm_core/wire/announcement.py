@@ -94,3 +94,5 @@ class Announcement(msgspec.Struct, frozen=True, array_like=True):
     capabilities: Annotated[tuple[Short, ...], msgspec.Meta(max_length=16)] = ()
     memory_lent: Count = 0
     """Bytes that a stage of somebody's model may take here now."""
+    weights_per_second: Count = 0
+    """Bytes of weights that a decode goes through in a second; 0 when nothing was measured yet."""

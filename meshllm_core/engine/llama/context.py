@@ -56,6 +56,8 @@ class Context:
 
     shares = True
     """Whether a sequence may begin as another does."""
+    stage_ms = 0.0
+    """Not a stage."""
     ahead_limit = 0
     """Chunks of a prompt that are sent ahead of their step: none, all is computed here."""
     chunk = 0
