@@ -7,8 +7,9 @@ import asyncio
 import contextlib
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import psutil
@@ -16,7 +17,6 @@ import psutil
 from meshllm_core.bench.completion import Target, complete, find_target
 from meshllm_core.bench.endpoint import parse_endpoint
 from meshllm_core.bench.memory import family
-from meshllm_core.bench.plan import Plan
 from meshllm_core.bench.prompts import PromptMaker
 from meshllm_core.bench.raw import RawLog
 from meshllm_core.bench.session import Say, Side, measure
@@ -55,6 +55,7 @@ class _Bench:
     raw: RawLog
     say: Say
     figures: list[Figure]
+    deadline: float
     complete: bool = True
     measurements: int = 0
 
@@ -69,15 +70,8 @@ class _Bench:
         for side in sides:
             side.runs, side.disturbed = [], []
         self.measurements += 1
-        plan = Plan(
-            clients,
-            self.plan.prompt_tokens,
-            self.plan.max_tokens,
-            self.plan.runs,
-            quiet=self.plan.quiet,
-            time_limit=self.plan.time_limit,
-            seed=self.measurements,  # Prompts of an earlier measurement may still be in a cache.
-        )
+        left = max(1.0, self.deadline - time.monotonic())
+        plan = replace(self.plan.measurement(self.measurements, left), clients=clients)
         self.complete &= asyncio.run(measure(sides, plan, say=self.say, on_run=self.raw.run))
 
 
@@ -89,9 +83,10 @@ def run_split(plan: SplitPlan, folder: Path, raw: RawLog, say: Say) -> tuple[lis
     settings = Settings(plan.model, plan.context, plan.clients, plan.threads, plan.wire_dtype)
     raw.line("split plan", {**asdict(plan), "model": plan.model.name, "rpc_programs": None})
     need = whole_need(settings)
+    deadline = time.monotonic() + plan.time_limit
     with delayed_link() as link, node("whole", link, folder, settings, on_b=False, memory=0) as alone:
         alone.load(settings, split=False)
-        bench = _Bench(plan, settings, need, link, folder, _side("whole", [alone]), raw, say, [])
+        bench = _Bench(plan, settings, need, link, folder, _side("whole", [alone]), raw, say, [], deadline)
         if {"decode", "clients", "prefill"} & set(plan.parts):
             _tls(bench)
         if "quic" in plan.parts:
@@ -164,11 +159,11 @@ def _decode(bench: _Bench, split: Side, rpc: Side | None, delay: float, way: str
 def _clients(bench: _Bench, split: Side) -> None:
     delay, clients = bench.plan.busy_delay, bench.plan.clients
     bench.link.set(delay)
-    bench.measure([split], (1, clients))
-    one = split.summaries(1).get("aggregate_tok_s")
-    many = split.summaries(clients).get("aggregate_tok_s")
-    if one and many:
-        bench.add([concurrency_figure(one, many, clients, delay)])
+    bench.measure([bench.whole, split], (1, clients))
+    for side in (bench.whole, split):
+        one, many = (side.summaries(level).get("aggregate_tok_s") for level in (1, clients))
+        if one and many:
+            bench.add([concurrency_figure(one, many, clients, delay if side is split else None)])
 
 
 def _rate(side: Side) -> Summary | None:
@@ -181,6 +176,9 @@ def _prefill(bench: _Bench, split: Side) -> None:
     bench.link.set(plan.busy_delay)
     seconds: dict[str, list[float]] = {"whole": [], "flight": [], "lock_step": []}
     for run in range(plan.prefill_runs):
+        if time.monotonic() > bench.deadline:
+            bench.complete = False
+            break
         maker = PromptMaker(plan.prefill_tokens, 1)
         for name, target in (("whole", bench.whole.target), ("flight", split.target)):
             timing = asyncio.run(complete(target, maker.make("prefill", name, run), 1))

@@ -109,14 +109,15 @@ def decode_figures(at: AtDelay) -> list[Figure]:
     return made
 
 
-def concurrency_figure(one: Summary, many: Summary, clients: int, delay_ms: float) -> Figure:
-    """Tokens per second of all clients in terms of one client's."""
+def concurrency_figure(one: Summary, many: Summary, clients: int, delay_ms: float | None) -> Figure:
+    """Tokens per second of all clients in terms of one client's; without a delay: of the unsplit node."""
+    split = delay_ms is not None
     return Figure(
-        "concurrency",
-        f"{clients} clients at {delay_ms:g} ms in terms of one",
+        "concurrency" if split else "concurrency_whole",
+        f"{clients} clients {f'at {delay_ms:g} ms' if split else 'unsplit'} in terms of one",
         "×",
         many.median / one.median,
-        CONCURRENCY_BOUND,
+        CONCURRENCY_BOUND if split else None,
         at_least=True,
         spread=max(one.spread, many.spread),
         note=f"{many.median:.1f} beside {one.median:.1f} tok/s",

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from meshllm_core.bench.plan import Plan
 from meshllm_core.errors import ConfigError
 
 PARTS = ("decode", "clients", "prefill", "quic", "memory")
@@ -34,6 +35,7 @@ class SplitPlan:
     rpc_programs: Path | None = None
     quiet: float | None = None
     time_limit: float = 3600.0
+    """Seconds after which no run is begun."""
 
     def __post_init__(self) -> None:
         unknown = [part for part in self.parts if part not in PARTS]
@@ -48,6 +50,19 @@ class SplitPlan:
                 raise ConfigError(f"--delays: {delay:g} ms is not between 0 and {MAX_DELAY_MS:g}.")
         if self.prefill_tokens < 2 * self.chunk:
             raise ConfigError(f"--prefill-tokens is less than {2 * self.chunk}: nothing could overlap.")
+        self.measurement(1, self.time_limit)
+
+    def measurement(self, seed: int, time_limit: float) -> Plan:
+        """How sides are asked. Another seed: prompts of an earlier one may still be in a cache."""
+        return Plan(
+            (1, self.clients),
+            self.prompt_tokens,
+            self.max_tokens,
+            self.runs,
+            quiet=self.quiet,
+            time_limit=time_limit,
+            seed=seed,
+        )
 
     @property
     def context(self) -> int:

@@ -58,6 +58,7 @@ def test_quic_may_cost_more_than_tls_and_rpc_has_to_be_slower() -> None:
 def test_clients_and_chunks_have_least_values() -> None:
     assert concurrency_figure(rate(50), rate(50 / 3.1), 4, 10).good is True
     assert concurrency_figure(rate(50), rate(50 / 2.9), 4, 10).good is False
+    assert concurrency_figure(rate(50), rate(50), 4, None).good is None
     flight, lock = Summary(4, 4, 4, 1), Summary(6.1, 6.1, 6.1, 1)
     assert prefill_figures(flight, lock, flight, 2048, 10)[-1].good is True
     assert prefill_figures(lock, flight, flight, 2048, 10)[-1].good is False
@@ -91,9 +92,11 @@ def test_the_table_says_which_bound_is_short() -> None:
         {"delays": (5000.0,)},
         {"delays": (float("nan"),)},
         {"prefill_tokens": 200},
+        {"quiet": 2.0},
+        {"time_limit": 0.0},
     ],
 )
-def test_a_plan_out_of_range_is_refused(wrong: dict[str, tuple[float, ...]]) -> None:
+def test_a_plan_out_of_range_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
         SplitPlan(Path("model.gguf"), **wrong)  # type: ignore[arg-type]
 
