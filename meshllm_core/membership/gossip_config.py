@@ -13,6 +13,8 @@ class GossipConfig:
     """A peer is pinged when nothing was heard from it for so long."""
     ping_again: float = 1.25
     """And again when it did not answer."""
+    ping_young: float = 0.3
+    """Over a new link its first pings follow each other so."""
     misses: int = 3
     """Pings without an answer before a peer is suspect …"""
     silence: float = 6.0

@@ -281,6 +281,7 @@ class Liveness:
         if (watch := self._watches.get(node)) is not None:
             watch.unanswered = 0
             watch.next_ping = min(now + self._interval(), watch.exchanged + self._desk.config.exchange)
+            self._hurry_young(watch)
         self._indirect.heard(node, state)
 
     def _ended(self, node: NodeId, state: PeerState) -> bool:
@@ -295,6 +296,12 @@ class Liveness:
         if (watch := self._watches.get(peer)) is not None:
             watch.exchanged = self._desk.now
             watch.next_ping = self._desk.now + self._interval()
+            self._hurry_young(watch)
+
+    def _hurry_young(self, watch: Watch) -> None:
+        if watch.young:
+            soon = max(self._desk.now, watch.pinged + self._desk.config.ping_young)
+            watch.next_ping = min(watch.next_ping, soon)
 
     def _choose_watches(self) -> None:
         now = self._desk.now

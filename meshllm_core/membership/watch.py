@@ -9,6 +9,8 @@ OPEN_PINGS = 4
 """Pings of one peer whose answer still counts for its round-trip time."""
 SAMPLES = 8
 """Round trips of which the least counts: the others waited for a busy machine, not for the network."""
+YOUNG = 4
+"""Round trips of a new link that are measured in quick succession."""
 FOREVER = float("inf")
 
 
@@ -41,6 +43,11 @@ class Watch:
         self.since = self.next_ping = now
         self.unanswered = 0
         self.verdict = FOREVER
+
+    @property
+    def young(self) -> bool:
+        """Whether the first round trips, made while both were busy with the join, may be all that is known."""
+        return len(self.samples) < YOUNG
 
     def sent(self, nonce: int, now: float) -> None:
         """A ping went out."""

@@ -61,7 +61,7 @@ class SplitMesh(Protocol):
     def machines(self) -> Sequence[Machine]:
         """Every member that is there, this node last."""
 
-    def links(self) -> dict[tuple[str, str], float]:
+    async def settled_links(self) -> dict[tuple[str, str], float]:
         """Round-trip times in ms by names, as far as anybody measured them."""
 
     async def open_call(self, node: NodeId) -> Channel:
@@ -158,12 +158,13 @@ class SplitHost:
 
     async def _planned(self, model: ResolvedModel, rules: StageRules) -> tuple[SplitPlan | Alone, Wire]:
         self._set("loading", detail="its layers are being shared out")
-        machines, links = self.mesh.machines(), self.mesh.links()
-        if len(machines) < 2:
+        if len(self.mesh.machines()) < 2:
             raise NotInMesh(
                 f"{self.id} can only be split over machines of a mesh, and this node knows no other.",
                 hint="`meshllm invite` here, `meshllm join` on another machine; then load it again.",
             )
+        links = await self.mesh.settled_links()
+        machines = self.mesh.machines()
         gate = Gate(self.paths, model, self.wire_dtype, self.mesh.me)
         wish = PlanWish(
             planned=await asyncio.to_thread(planned_model, model.facts, rules.source),

@@ -1,5 +1,6 @@
 """The mesh as splits see it: who could take a stage, how far apart they are, and how to reach them."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -16,6 +17,9 @@ from meshllm_core.wire.announcement import Announcement
 
 if TYPE_CHECKING:
     from meshllm_core.mesh.session import Session
+
+SETTLE_SECONDS, SETTLE_STEPS = 0.7, 6
+"""Round trips count once they have not changed for the first, and in any case after so many of it."""
 
 
 @dataclass
@@ -94,7 +98,18 @@ class MeshOfSplits:
                 other = prefixes.get(trip.peer)
                 if other is not None and other != machines[node]:
                     trips.setdefault((machines[node], other), trip.microseconds / 1000)
-        return trips
+        # Both sides measure; the longer time waited for a busy machine.
+        return {(a, b): min(trip, trips.get((b, a), trip)) for (a, b), trip in trips.items()}
+
+    async def settled_links(self) -> dict[tuple[str, str], float]:
+        """The same once they hold still: over a new link the first round trips wait for busy machines."""
+        links = self.links()
+        for _ in range(SETTLE_STEPS):
+            await asyncio.sleep(SETTLE_SECONDS)
+            before, links = links, self.links()
+            if links == before:
+                break
+        return links
 
     async def open_call(self, node: NodeId) -> Channel:
         """A CALL channel to that node. Raises PeerUnreachable, LinkClosed."""
