@@ -46,7 +46,7 @@ class Watch:
 
     @property
     def young(self) -> bool:
-        """Whether the first round trips, made while both were busy with the join, may be all that is known."""
+        """Whether the first round trips, made while both were busy with the join, may be all there is."""
         return len(self.samples) < YOUNG
 
     def sent(self, nonce: int, now: float) -> None:
