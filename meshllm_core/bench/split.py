@@ -29,17 +29,16 @@ from meshllm_core.bench.split_figures import (
     memory_figures,
     prefill_figures,
 )
+from meshllm_core.bench.split_limits import limits
 from meshllm_core.bench.split_link import Link, delayed_link
-from meshllm_core.bench.split_nodes import BenchNode, Settings, join, node, resident, whole_need
+from meshllm_core.bench.split_nodes import BenchNode, Settings, join, node, resident
 from meshllm_core.bench.split_peer import rpc_pair
 from meshllm_core.bench.split_plan import SplitPlan
 from meshllm_core.bench.stats import Summary, summarize
 from meshllm_core.errors import NodeError
 
-EVEN = (0.65, 0.65)
-"""Shares of the model's need that the coordinator and the other machine may use: neither holds it alone."""
-QUARTER = (0.80, 0.32)
-"""So that the other machine gets about a quarter of the layers."""
+HALF, QUARTER = 0.5, 0.25
+"""Share of the layers on the other machine."""
 
 
 @dataclass
@@ -48,7 +47,6 @@ class _Bench:
 
     plan: SplitPlan
     settings: Settings
-    need: int
     link: Link
     folder: Path
     whole: Side
@@ -82,11 +80,10 @@ def run_split(plan: SplitPlan, folder: Path, raw: RawLog, say: Say) -> tuple[lis
     """
     settings = Settings(plan.model, plan.context, plan.clients, plan.threads, plan.wire_dtype)
     raw.line("split plan", {**asdict(plan), "model": plan.model.name, "rpc_programs": None})
-    need = whole_need(settings)
     deadline = time.monotonic() + plan.time_limit
     with delayed_link() as link, node("whole", link, folder, settings, on_b=False, memory=0) as alone:
         alone.load(settings, split=False)
-        bench = _Bench(plan, settings, need, link, folder, _side("whole", [alone]), raw, say, [], deadline)
+        bench = _Bench(plan, settings, link, folder, _side("whole", [alone]), raw, say, [], deadline)
         if {"decode", "clients", "prefill"} & set(plan.parts):
             _tls(bench)
         if "quic" in plan.parts:
@@ -98,7 +95,7 @@ def run_split(plan: SplitPlan, folder: Path, raw: RawLog, say: Say) -> tuple[lis
 
 def _tls(bench: _Bench) -> None:
     with contextlib.ExitStack() as stack:
-        first, second, split = stack.enter_context(_split(bench, "tls", EVEN))
+        first, second, split = stack.enter_context(_split(bench, "tls", HALF))
         rpc = None
         if bench.plan.rpc_programs is not None:
             layers, _ = _layers(first, second.name)
@@ -118,7 +115,7 @@ def _tls(bench: _Bench) -> None:
 def _quic(bench: _Bench) -> None:
     """A link that loses TCP leaves QUIC alone."""
     bench.link.set(0, tcp=False)
-    with _split(bench, "quic", EVEN) as (_, _, split):
+    with _split(bench, "quic", HALF) as (_, _, split):
         _decode(bench, split, None, 0, "quic")
     bench.link.set(0)
 
@@ -211,15 +208,11 @@ async def _lock_step(target: Target, plan: SplitPlan, prompt: str) -> float:
 
 
 @contextlib.contextmanager
-def _split(
-    bench: _Bench, name: str, shares: tuple[float, float]
-) -> Iterator[tuple[BenchNode, BenchNode, Side]]:
-    """Coordinator on A, a second node on B and both as a side; what they may use are
-    `shares` of the model's need.
-    """
-    memory = [share * bench.need for share in shares]
-    one = node(f"{name}-a", bench.link, bench.folder, bench.settings, on_b=False, memory=memory[0])
-    two = node(f"{name}-b", bench.link, bench.folder, bench.settings, on_b=True, memory=memory[1])
+def _split(bench: _Bench, name: str, share: float) -> Iterator[tuple[BenchNode, BenchNode, Side]]:
+    """Coordinator on A, a second node on B with `share` of the layers, and both as a side."""
+    mine, other = limits(bench.settings, bench.folder, share)
+    one = node(f"{name}-a", bench.link, bench.folder, bench.settings, on_b=False, memory=mine)
+    two = node(f"{name}-b", bench.link, bench.folder, bench.settings, on_b=True, memory=other)
     with one as first, two as second:
         join(first, second)
         first.load(bench.settings, split=True)

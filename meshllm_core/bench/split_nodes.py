@@ -193,16 +193,6 @@ def join(coordinator: BenchNode, other: BenchNode) -> None:
     coordinator.wait("a peer that lends memory", lambda s: True if s["peers"] else None, START_SECONDS)
 
 
-def whole_need(settings: Settings) -> int:
-    """Bytes that the model needs on one machine, as `meshllm plan` says. Raises NodeError."""
-    command = [*MESHLLM, "plan", str(settings.model), "--ctx-size", str(settings.context)]
-    command += ["--lanes", str(settings.lanes), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    if done.returncode:
-        raise NodeError(f"`meshllm plan` failed: {done.stderr.strip()[-500:]}")
-    return int(json.loads(done.stdout)["chosen"]["stages"][0]["bytes"]["total"])
-
-
 def resident(pid: int) -> int:
     """Bytes that a process holds now. Raises NodeError when it is gone."""
     try:

@@ -76,7 +76,10 @@ def test_a_short_run_measures_every_part_and_leaves_nothing_running(tmp_path: Pa
     assert figures["hop_quic_0ms"]["bound"] == HOP_BOUND_MS["quic"]
     assert figures["prefill_lock_step"]["value"] > 0
     assert figures["concurrency"]["value"] > 0
+    assert figures["concurrency_whole"]["bound"] is None
     assert figures["foreign_files"]["good"] is True
+    assert figures["stage_weights"]["words"].startswith("stage of 8 of 30 layers")
+    assert "15 of 30 layers on the other machine" in done.stderr
     kinds = {json.loads(line)["kind"] for line in raw.read_text().splitlines()}
     assert kinds == {"conditions", "split plan", "request", "prefill", "figure"}
     _nothing_runs(tmp_path)
