@@ -1,4 +1,4 @@
-"""Shows on real nodes that a divided model answers as a whole one does. For people; the gate has a short form.
+"""Shows on real nodes that a divided model answers as a whole one does. The gate has a short form.
 
     python -m tests.real.split_exact SMOLLM2.gguf [GEMMA.gguf]
 
@@ -102,15 +102,13 @@ def compare(node: RunningNode, name: str, whole: list[str]) -> bool:
     tell(f"  {split['sentence']}")
     for stage in split["stages"]:
         held = f"{stage['memory_measured'] / 2**20:.0f} MiB resident"
-        tell(
-            f"  stage {stage['index']}: {stage['node_name']}, layers {stage['start']}-{stage['end'] - 1}, {held}"
-        )
+        layers = f"layers {stage['start']}-{stage['end'] - 1}"
+        tell(f"  stage {stage['index']}: {stage['node_name']}, {layers}, {held}")
     began = time.monotonic()
     same = sum(a == b for a, b in zip(answers(node, row["id"]), whole, strict=True))
     pace = len(PROMPTS) * TOKENS / (time.monotonic() - began)
-    tell(
-        f"  {same} of {len(PROMPTS)} answers of {TOKENS} greedy tokens are the same; {pace:.1f} tok/s, {split['dtype']}"
-    )
+    told = f"{same} of {len(PROMPTS)} answers of {TOKENS} greedy tokens are the same"
+    tell(f"  {told}; {pace:.1f} tok/s, {split['dtype']}")
     return same == len(PROMPTS)
 
 
