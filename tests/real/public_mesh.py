@@ -144,14 +144,17 @@ def _private(machine: Machine, model: str) -> None:
 
 def _where(capture: Path) -> str:
     """Destinations of all packets but those to this machine itself, and whether the name is in any."""
-    text = run("tcpdump", "-nn", "-r", str(capture), "not", "net", "127.0.0.0/8")
+    # What this script asks the node's own management API stays on the loopback device, and names the mesh.
+    elsewhere = capture.with_suffix(".elsewhere")
+    run("tcpdump", "-r", str(capture), "-w", str(elsewhere), "not net 127.0.0.0/8 and not host ::1")
+    text = run("tcpdump", "-nn", "-r", str(elsewhere))
     counts: dict[str, int] = {}
     for line in text.splitlines():
         words = line.split()
         if ">" in words:
             target = words[words.index(">") + 1].rstrip(":")
             counts[target] = counts.get(target, 0) + 1
-    named = b"Secret Garden" in capture.read_bytes().replace(b"\0", b"")
+    named = b"Secret Garden" in elsewhere.read_bytes().replace(b"\0", b"")
     places = ", ".join(f"{count} packets to {target}" for target, count in sorted(counts.items()))
     return json.dumps({"left the machine": places or "nothing", "the name was in a packet": named})
 
