@@ -273,4 +273,4 @@ def _rows(body: OwnerCertificate | None) -> list[tuple[str, str]]:
 
 
 def _say_when() -> None:
-    say("A node that runs shows it to others from its next start on.")
+    say("A node that runs shows it to others within seconds.")

@@ -68,11 +68,14 @@ def on(
 @app.command()
 def off(as_json: AsJson = False, console: Console = "") -> None:
     """Take the mesh off the public list. No more strangers are let in."""
-    ask(lambda client: client.public(False), console=console)
+    answer = ask(lambda client: client.act("public", on=False), console=console)
     if as_json:
         emit_json({"publication": "private", "detail": ""})
-    else:
-        emit("The mesh is private. Its listing is gone at once where a relay deletes it, else within 120 s.")
+        return
+    emit("The mesh is private. Its listing is gone at once where a relay deletes it, else within 120 s.")
+    if staying := answer.get("staying"):
+        names = clean(", ".join(map(str, staying)))
+        say(f"Came in without an invite and may stay for up to a week: {names}. `meshllm revoke` ends that.")
 
 
 @app.command()

@@ -90,7 +90,10 @@ class Joiner:
             # A mesh may have been founded while this waited for its turn.
             self._check_free()
             env = self.service.environment
-            self.service.greeter.me.role = wanted.role
+            me = self.service.greeter.me
+            me.role = wanted.role
+            # It may have been installed because the last try was refused.
+            me.owner = env.owners.certificate()
             sockets = await self.service.listen()
             interfaces, _ = env.interfaces(env.options.bind_ip)
             port = sockets.transport.port
@@ -110,6 +113,7 @@ class Joiner:
                 session = await self.service.enter(state, admitted)
             except BaseException:
                 if self.service.session is None:
+                    self.service.introduce_as_nobody()
                     await self.service.close_sockets()
                 raise
             members = len(session.roster.members())

@@ -81,7 +81,7 @@ class PublicListing:
             name=self.wish.name or session.state.name,
             region=self.wish.region,
             members=1 + sum(a.role == "host" for a in said),
-            clients=session.guests(),
+            clients=len(session.guests()),
             max_clients=self.wish.max_clients,
             models=tuple(dict.fromkeys(ready))[: limits.MODELS],
             vram_free=sum(device.memory_free for device in devices),

@@ -108,7 +108,7 @@ class MeshService:
             first = session.greeted(admitted) if admitted is not None else None
         except MeshError:
             # A membership that does not hold any more is not shown to others either.
-            self._introduce_as_nobody()
+            self.introduce_as_nobody()
             await self.close_sockets()
             raise
         self.session = session
@@ -267,7 +267,8 @@ class MeshService:
         self._session()
         await self._leave("asked to")
 
-    def _introduce_as_nobody(self) -> None:
+    def introduce_as_nobody(self) -> None:
+        """This node is a member of nothing."""
         me = self.greeter.me
         me.mesh, me.chain, me.role = None, (), self.environment.options.role
         self.greeter.door = None
@@ -280,7 +281,7 @@ class MeshService:
             aside = self.environment.store.clear()
             if aside is not None:
                 self.environment.notice("info", f"The root key of the mesh that was left is kept in {aside}.")
-            self._introduce_as_nobody()
+            self.introduce_as_nobody()
             await self.close_sockets()
             self.environment.append(MeshLeft(at=self.environment.clock.time(), reason=reason))
 
@@ -294,12 +295,13 @@ class MeshService:
         options = self.environment.options
         if not on:
             session = self._session()
+            staying = [session.peers.name(node) for node in session.guests()]
             session.close_to_public()
             session.wish(Publication(on=False))
             listing, self._listing = self._listing, None
             if listing is not None:
                 await listing.stop()
-            return {"public": False}
+            return {"public": False, "staying": staying}
         session = await self.found(name or "")
         wish = Publication(
             on=True,

@@ -280,10 +280,10 @@ class Session:
         self.state = msgspec.structs.replace(self.state, publication=publication)
         self.save()
 
-    def guests(self) -> int:
+    def guests(self) -> list[NodeId]:
         """Members that came in without an invite and are there now."""
         admission = self.roster.admission(self.environment.clock.time())
-        return sum(node in self.mesh.links for node in admission.used_by) if admission else 0
+        return [node for node in admission.used_by if node in self.mesh.links] if admission else []
 
     def is_guest(self, node: NodeId) -> bool:
         """Whether that member came in without an invite."""

@@ -126,15 +126,15 @@ class Member:
 
     async def join(self, token: str) -> JoinView:
         """Joins, or fails to; the checklist at its end."""
-        began = self.snapshot.sequence
+        before = self.snapshot.join.started_at if self.snapshot.join is not None else 0.0
         self.service.joiner.begin(token)
-        await until(lambda: self._ended(began), 12)
+        await until(lambda: self._ended(before), 12)
         assert self.snapshot.join is not None
         return self.snapshot.join
 
-    def _ended(self, began: int) -> bool:
+    def _ended(self, before: float) -> bool:
         view = self.snapshot.join
-        return self.snapshot.sequence > began and view is not None and view.state != "running"
+        return view is not None and view.started_at != before and view.state != "running"
 
     def peer(self, other: "Member") -> PeerRow | None:
         """Its row of another member."""

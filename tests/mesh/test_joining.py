@@ -9,7 +9,12 @@ import pytest
 
 from meshllm_core.discovery.token import Endpoint, decode, encode
 from meshllm_core.errors import JoinFailed
+from meshllm_core.identity.keys import SigningKey
+from meshllm_core.identity.storage import load_or_create
+from meshllm_core.membership.owner import sign_node
+from meshllm_core.membership.trust import Entry
 from meshllm_core.mesh.greeting import Me
+from meshllm_core.paths import default_paths
 from meshllm_core.state.snapshot import JoinView
 from meshllm_core.wire import handshake as hs
 from tests.mesh.members import Member, joined, members, until
@@ -195,6 +200,32 @@ async def test_an_owner_policy_refuses_in_words(tmp_path: Path) -> None:
         view = await b.join(await a.invite())
         assert failed_at(view) == "admission"
         assert "owner" in view.message
+
+
+async def test_an_owner_that_signs_after_a_refusal_is_heard_at_the_next_try(tmp_path: Path) -> None:
+    key = load_or_create(default_paths({"MESHLLM_HOME": str(tmp_path / "b")}), use_keyring=False).key
+    b = Member("b", tmp_path / "b", key=key)
+    async with members(tmp_path, "a", trust_policy="require-owned") as (a,):
+        token = await a.invite()
+        assert (await b.join(token)).state == "failed"
+        owner = SigningKey.generate()
+        a.service.environment.owners.trust_owner(Entry(id=owner.public.hex()))
+        raw = sign_node(owner, b.key.public, wall=time.time())
+        b.service.environment.owners.install(raw, b.key.public)
+        try:
+            await joined_by(b, token)
+        finally:
+            await b.service.stop()
+
+
+async def test_a_join_as_client_that_failed_makes_no_client_of_a_founder(tmp_path: Path) -> None:
+    async with members(tmp_path, "a", "b") as (a, b):
+        made = await a.service.invite(role="client")
+        a.service.revoke(str(made["id"]), confirm=True)
+        assert (await b.join(str(made["token"]))).state == "failed"
+        await b.invite()
+        assert b.snapshot.mesh is not None
+        assert b.snapshot.mesh.role == "host"
 
 
 async def test_who_was_revoked_while_away_learns_it_on_coming_back(tmp_path: Path) -> None:
