@@ -39,6 +39,7 @@ from meshllm_core.errors import NodeError
 
 HALF, QUARTER = 0.5, 0.25
 """Share of the layers on the other machine."""
+_WAY_TOKENS = 64
 
 
 @dataclass
@@ -218,7 +219,27 @@ def _split(bench: _Bench, name: str, share: float) -> Iterator[tuple[BenchNode, 
         first.load(bench.settings, split=True)
         layers, of_layers = _layers(first, second.name)
         bench.say(f"{name}: {layers} of {of_layers} layers on the other machine")
-        yield first, second, _side(name, [first, second])
+        side = _side(name, [first, second])
+        _check_way(bench.link, side.target, "tls" if bench.link.tcp else "quic")
+        yield first, second, side
+
+
+def _check_way(link: Link, target: Target, wanted: str) -> None:
+    """Raises NodeError when rows do not travel as the figures will say.
+
+    QUIC sends a datagram for each row at least. What members tell each other is counted in a pause.
+    """
+    first, began = link.datagrams(), time.monotonic()
+    asyncio.run(complete(target, PromptMaker(8, 1).make("way"), _WAY_TOKENS))
+    second, seconds = link.datagrams(), time.monotonic() - began
+    time.sleep(seconds)
+    extra = (second - first) - (link.datagrams() - second)
+    seen = "quic" if extra > _WAY_TOKENS else "tls"
+    if seen != wanted:
+        raise NodeError(
+            f"Rows travel by {seen}, not by {wanted}: {extra} datagrams for {_WAY_TOKENS} tokens.",
+            hint="Without TCP between two machines there is only QUIC.",
+        )
 
 
 def _layers(first: BenchNode, other: str) -> tuple[int, int]:

@@ -3,7 +3,8 @@
     python -m meshllm_core.bench.split_forward FD FD
 
 `tc netem` is a kernel module that many systems lack; this needs only /dev/net/tun. It reads lines
-`MICROSECONDS all` or `MICROSECONDS no-tcp` from stdin, answers each with `ok`, and ends with it.
+`MICROSECONDS all` or `MICROSECONDS no-tcp` from stdin, answers each with `ok` and how many packets of UDP it
+took since it began, and ends with stdin.
 """
 
 import contextlib
@@ -17,7 +18,7 @@ QUEUE_PACKETS = 20_000
 """Packets on their way in one direction; more are dropped, as a router does."""
 LARGEST_PACKET = 65_536
 READ_AT_ONCE = 64
-TCP = 6
+TCP, UDP = 6, 17
 
 
 class Forwarder:
@@ -27,6 +28,7 @@ class Forwarder:
         self.delay = 0.0
         self.tcp = True
         self.dropped = 0
+        self.datagrams = 0
         self._devices = devices
         self._waiting: tuple[list[tuple[float, int, bytes]], ...] = ([], [])
         self._number = 0
@@ -45,7 +47,9 @@ class Forwarder:
                 packet = os.read(self._devices[side], LARGEST_PACKET)
             except BlockingIOError:
                 return
-            if not self.tcp and protocol(packet) == TCP:
+            kind = protocol(packet)
+            self.datagrams += kind == UDP
+            if kind == TCP and not self.tcp:
                 continue
             if len(self._waiting[side]) >= QUEUE_PACKETS:
                 self.dropped += 1
@@ -90,7 +94,7 @@ def main(arguments: list[str]) -> int:
             if not line:
                 return 0
             forwarder.obey(line)
-            sys.stdout.write("ok\n")
+            sys.stdout.write(f"ok {forwarder.datagrams}\n")
             sys.stdout.flush()
 
 

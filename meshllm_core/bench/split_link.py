@@ -39,11 +39,12 @@ class Link:
     b: int
     forwarder: "subprocess.Popen[str]"
     delay_ms: float = 0.0
+    tcp: bool = True
 
-    def set(self, delay_ms: float, *, tcp: bool = True) -> None:
+    def set(self, delay_ms: float, *, tcp: bool = True) -> int:
         """From now on packets take `delay_ms` each way; without `tcp` those of TCP are lost.
 
-        Raises NodeError when the link is gone.
+        Returns how many packets of UDP it took so far. Raises NodeError when the link is gone.
         """
         order = f"{round(delay_ms * 1000)} {'all' if tcp else 'no-tcp'}\n"
         assert self.forwarder.stdin is not None and self.forwarder.stdout is not None
@@ -53,9 +54,14 @@ class Link:
             answer = self.forwarder.stdout.readline()
         except OSError:
             answer = ""
-        if answer != "ok\n":
+        if not answer.startswith("ok "):
             raise NodeError("The delayed link has ended by itself.", hint="Run it again.")
-        self.delay_ms = delay_ms
+        self.delay_ms, self.tcp = delay_ms, tcp
+        return int(answer.split()[1])
+
+    def datagrams(self) -> int:
+        """Packets of UDP that the link took so far, both ways. Raises NodeError when it is gone."""
+        return self.set(self.delay_ms, tcp=self.tcp)
 
     @contextlib.contextmanager
     def inside_b(self) -> Iterator[None]:

@@ -60,6 +60,7 @@ def test_without_tcp_the_rest_passes() -> None:
         forwarder.take(0)
         forwarder.hand_over()
         assert b.recv(100) == packet(2)
+        assert forwarder.datagrams == 1
 
 
 def test_a_full_queue_drops_and_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +133,9 @@ def test_a_link_delays_loses_tcp_when_told_and_leaves_nothing_behind() -> None:
             made.set(0, tcp=False)
             with made.inside_b():
                 assert not connected()
+            before_echoes = made.datagrams()
             assert made.one_way_ms() < 20
+            assert made.datagrams() - before_echoes >= 50
     assert namespace() == before
 
 

@@ -61,7 +61,7 @@ def test_a_short_run_measures_every_part_and_leaves_nothing_running(tmp_path: Pa
     raw = tmp_path / "raw.jsonl"
     done = run(
         tmp_path, "--model", str(embedded_model()), "--delays", "10", "--runs", "1", "--max-tokens", "8",
-        "--prefill-tokens", "256", "--raw", str(raw), "--json", seconds=280,
+        "--prefill-tokens", "256", "--raw", str(raw), "--json", seconds=540,
     )  # fmt: skip
     assert done.returncode in (ExitCode.OK, ExitCode.CHECK), done.stderr
     document = json.loads(done.stdout)
