@@ -132,7 +132,8 @@ def mesh_words(snapshot: NodeSnapshot, event: MeshEvent) -> tuple[NoticeLevel, s
                 "warning" if failed else "info"
             ), f"the mesh is {event.publication}. {event.detail}".strip()
         case ev.RefusalCounted(count=count) if count == 1 or count % 1000 == 0:
-            return "warning", f"refused: {event.detail} ({count} in all)"
+            kind = event.kind if event.kind.startswith("refused") else f"refused, {event.kind}"
+            return "warning", f"{kind}: {event.detail} ({count} in all)"
         case ev.PeerUpdated(peer=row):
             return _peer_words(snapshot, row)
     return None

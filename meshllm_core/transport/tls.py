@@ -16,6 +16,7 @@ from meshllm_core.identity.keys import SigningKey
 from meshllm_core.ids import NodeId
 from meshllm_core.transport import tcp
 from meshllm_core.transport.link import Channel, ChannelKind
+from meshllm_core.transport.quic.names import address_of
 from meshllm_core.transport.tls_bulk import BulkChannel, BulkLoop
 from meshllm_core.transport.tls_connection import TlsChannel
 from meshllm_core.transport.tls_context import Trust
@@ -151,7 +152,7 @@ class TlsPlane:
                 self._counted("too many half open", whose)
                 oldest.cancel()
                 del self._half_open[oldest]
-            where = str(Address(source[0], source[1]))
+            where = str(address_of(source))
             task = asyncio.create_task(self._begin(accepted, where), name=f"tls from {where}")
             self._half_open[task] = where
             task.add_done_callback(functools.partial(self._begun, accepted))

@@ -270,3 +270,21 @@ def test_a_server_name_is_one_label_and_a_suffix() -> None:
     label, suffix = server_name(SigningKey(bytes(range(32))).public).split(".")
     assert (len(label), suffix) == (52, "mesh")
     assert label == label.lower()
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no IPv6 here")
+def test_a_stranger_by_ipv4_is_told_of_by_its_ipv4_address() -> None:
+    """A socket for both families knows it as ::ffff:127.0.0.1, which no person does."""
+
+    async def scenario() -> None:
+        node = await made_node().start("::")
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", node.plane.port)
+            writer.write(b"\xff")
+            await eventually(lambda: node.counts == ["malformed"])
+            assert node.details[0].startswith("127.0.0.1:")
+            writer.close()
+        finally:
+            await node.close()
+
+    on_loop("asyncio", scenario())
