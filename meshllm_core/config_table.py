@@ -74,6 +74,12 @@ class Settings:
         flag="--wire-dtype",
         choices=("auto", "f32", "f16", "bf16", "q8", "q8x"),
     )
+    stage_source: Literal["auto", "hub", "peer"] = key(
+        "auto",
+        "Where stages of other machines' models come from: the hub, the machine that asks, auto tries both.",
+        section="Models",
+        choices=("auto", "hub", "peer"),
+    )
     split_topology_lock: str = key(
         "",
         "File that fixes which machine computes which layers of a split model (`meshllm plan --write-lock`).",

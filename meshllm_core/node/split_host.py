@@ -17,6 +17,7 @@ from meshllm_core.engine.protocol import LoadSpec
 from meshllm_core.engine.supervisor import EngineProcess
 from meshllm_core.errors import MeshError, ModelTooLarge, NodeError, NotInMesh, describe
 from meshllm_core.ids import ModelId, NodeId
+from meshllm_core.models.cache import Cache
 from meshllm_core.models.fit import EngineSettings
 from meshllm_core.models.memory import usable_cores
 from meshllm_core.models.resolve import ResolvedModel
@@ -28,6 +29,7 @@ from meshllm_core.node.split_plan import Alone, Machine, SplitPlan, plan_split
 from meshllm_core.node.split_plan import Wish as PlanWish
 from meshllm_core.node.split_run import SplitRun, first_answer
 from meshllm_core.node.stage_desk import StageDesk
+from meshllm_core.node.stage_source import hub_reference
 from meshllm_core.paths import Paths
 from meshllm_core.planner.real_model import planned_model
 from meshllm_core.planner.wire import Wire
@@ -247,6 +249,7 @@ class SplitHost:
             rules=rules,
             chain=chain,
             spec=spec,
+            source=hub_reference(Cache(self.paths.models), model.files[0]),
             paths=self.paths,
             desk=self.mesh.desk,
             open_call=self.mesh.open_call,

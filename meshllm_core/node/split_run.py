@@ -1,7 +1,6 @@
 """One run of a split model on its coordinator: stage files, offers, readiness, the ring of channels."""
 
 import asyncio
-import hashlib
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -27,6 +26,7 @@ from meshllm_core.node.resident import resident
 from meshllm_core.node.split_plan import SplitPlan, StagePlan
 from meshllm_core.node.stage_desk import UNIT_OVERHEAD, DriverEnd, StageDesk
 from meshllm_core.node.stage_pump import UnitPump
+from meshllm_core.node.stage_source import sha256_of
 from meshllm_core.paths import Paths
 from meshllm_core.serve import stage_calls as sc
 from meshllm_core.state import events as ev
@@ -37,7 +37,6 @@ log = logging.getLogger(__name__)
 
 STALL_SECONDS = 120.0
 """So long a stage may say nothing while it is made ready."""
-HASHED_AT_ONCE = 8 << 20
 TEXT = 300
 
 
@@ -51,6 +50,8 @@ class SplitRun:
     chain: ChainSpec
     spec: LoadSpec
     """Of the driver, its file left out."""
+    source: str
+    """Of the model, at the hub; empty when it is from elsewhere."""
     paths: Paths
     desk: StageDesk
     open_call: Callable[[NodeId], Awaitable[Channel]]
@@ -119,13 +120,10 @@ class SplitRun:
         def make() -> tuple[Path, str]:
             temporary = self.paths.stages / f"making-{self.chain.run:x}-{stage.start}-{stage.end}.gguf"
             write_stage_file(planned, temporary)
-            digest = hashlib.sha256()
-            with temporary.open("rb") as file:
-                while block := file.read(HASHED_AT_ONCE):
-                    digest.update(block)
-            target = self.paths.stages / f"{digest.hexdigest()}.gguf"
+            digest = sha256_of(temporary)
+            target = self.paths.stages / f"{digest}.gguf"
             temporary.replace(target)
-            return target, digest.hexdigest()
+            return target, digest
 
         return await asyncio.to_thread(make)
 
@@ -149,6 +147,7 @@ class SplitRun:
                     end=stage.end,
                     file_size=file.stat().st_size,
                     file_sha256=digest,
+                    source=self.source,
                     memory_needed=stage.memory.total,
                     upstream=upstream,
                     context=self.spec.context,

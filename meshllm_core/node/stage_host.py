@@ -14,7 +14,15 @@ import msgspec
 from meshllm_core.config import Settings
 from meshllm_core.engine.protocol import LoadSpec
 from meshllm_core.engine.supervisor import EngineProcess
-from meshllm_core.errors import LinkClosed, MeshError, ModelTooLarge, WireError, describe
+from meshllm_core.errors import (
+    DownloadFailed,
+    LinkClosed,
+    MeshError,
+    ModelError,
+    ModelTooLarge,
+    WireError,
+    describe,
+)
 from meshllm_core.ids import NodeId
 from meshllm_core.mesh.tasks import Tasks
 from meshllm_core.models.fit import EngineSettings, fit_model
@@ -24,6 +32,7 @@ from meshllm_core.models.units import show_bytes
 from meshllm_core.node.engine_log import engine_log
 from meshllm_core.node.resident import resident
 from meshllm_core.node.stage_pump import UnitPump
+from meshllm_core.node.stage_source import from_hub
 from meshllm_core.paths import Paths
 from meshllm_core.serve import stage_calls as sc
 from meshllm_core.state import events as ev
@@ -154,6 +163,26 @@ class StageHost:
                 self._show("fetching", bytes_done=done, bytes_total=total)
                 self._tasks.start(self._say("fetching", done, total), "stage progress")
 
+        wanted = self.around.settings.stage_source
+        if offer.source and wanted != "peer":
+            try:
+                return await from_hub(
+                    offer.source,
+                    (offer.start, offer.end),
+                    offer.file_sha256,
+                    self.around.paths,
+                    self.around.settings.hub_endpoint,
+                    progress,
+                )
+            except ModelError as error:
+                if wanted == "hub":
+                    raise
+                log.info("%s sends what the hub does not: %s", self.coordinator_name, error)
+        elif wanted == "hub":
+            raise DownloadFailed(
+                f"{self.coordinator_name} has the model from no hub; this node takes stages only from there.",
+                hint="Set stage_source to auto there.",
+            )
         channel = await self.around.open_transfer(self.coordinator)
         await fetch_file(
             channel,

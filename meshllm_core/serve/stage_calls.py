@@ -43,6 +43,8 @@ class Offer(Message, frozen=True, kw_only=True, tag="offer"):
     file_size: Count
     file_sha256: Digest
     """Of the stage's file, which the coordinator serves under this name."""
+    source: Annotated[str, msgspec.Meta(max_length=limits.MODEL_NAME)] = ""
+    """Reference of the model at the hub, its revision a commit: the same layers can be fetched there."""
     memory_needed: Count
     upstream: Node
     """Who sends units; from anybody else they are refused."""

@@ -16,6 +16,7 @@ from meshllm_core.models.inspect import inspect_model
 from meshllm_core.models.stage_source import local_files, open_source
 from meshllm_core.planner.real_model import planned_model
 from tests.support.default_model import require_default_model
+from tests.support.hub import serve_hub
 from tests.support.nodes import RunningNode, running_node
 
 NAME = "SmolLM2-135M-Instruct.Q4_1"
@@ -24,22 +25,26 @@ LENT = "0.12"
 """GB: less than the model takes, more than two thirds of it."""
 
 
-def _start(folder: Path, name: str, *flags: str) -> "contextlib.AbstractContextManager[RunningNode]":
+def _start(
+    folder: Path, name: str, *flags: str, settings: str = ""
+) -> "contextlib.AbstractContextManager[RunningNode]":
     home = folder / name
     (home / "home").mkdir(parents=True)
     (home / "home" / "config").mkdir()
-    (home / "home" / "config" / "config.toml").write_text("models = []\n")
+    (home / "home" / "config" / "config.toml").write_text(f"models = []\n{settings}")
     usual = ("--node-name", name, "--bind-ip", "127.0.0.1", "--mesh-discovery-mode", "off")
     size = ("--ctx-size", "512", "--lanes", "2", "--max-vram", LENT)
     return running_node(home, *usual, *size, *flags)
 
 
 @contextlib.contextmanager
-def mesh(folder: Path, *names: str, flags: tuple[str, ...] = ()) -> Iterator[list[RunningNode]]:
-    """Nodes without models in one mesh; `flags` for the first."""
+def mesh(
+    folder: Path, *names: str, flags: tuple[str, ...] = (), settings: str = ""
+) -> Iterator[list[RunningNode]]:
+    """Nodes without models in one mesh; `flags` for the first, lines of `settings` for all."""
     with contextlib.ExitStack() as stack:
         nodes = [
-            stack.enter_context(_start(folder, name, *(() if index else flags)))
+            stack.enter_context(_start(folder, name, *(() if index else flags), settings=settings))
             for index, name in enumerate(names)
         ]
         for node in nodes[1:]:
@@ -189,3 +194,26 @@ def test_a_lock_fixes_who_computes_what(tmp_path: Path, whole: str) -> None:
         row = locked("Anna", "Bert")
         assert row["status"] == "failed"
         assert "its last stage is on Bert" in row["error"]
+
+
+def test_a_stage_fetches_its_layers_from_the_hub_and_no_others(tmp_path: Path, whole: str) -> None:
+    data = require_default_model().read_bytes()
+    with serve_hub() as hub:
+        hub.add("someone/SmolLM2-GGUF", {f"{NAME}.gguf": data})
+        settings = f'hub_endpoint = "{hub.address}"\nstage_source = "hub"\n'
+        with mesh(tmp_path, "Anna", "Bert", settings=settings) as (anna, bert):
+            anna.act("load", model="someone/SmolLM2-GGUF:Q4_1", split=True)
+            row = _settled(anna)
+            assert row["status"] == "ready", row
+            assert _ask(anna).json()["choices"][0]["text"] == whole
+            models = bert.home / "cache" / "models"
+            held = sum(file.stat().st_size for file in models.rglob("*.spans"))
+            assert 0 < held < 0.7 * len(data)
+            assert not list((bert.home / "cache" / "stages").glob("*.gguf"))
+
+
+def test_a_machine_that_takes_stages_from_the_hub_only_refuses_a_file_of_this_disk(tmp_path: Path) -> None:
+    with mesh(tmp_path, "Anna", "Bert", settings='stage_source = "hub"\n') as (anna, _):
+        anna.act("load", model=str(require_default_model()), split=True)
+        notices = anna.wait(lambda s: any("from no hub" in n["text"] for n in s["notices"]))["notices"]
+        assert any("Bert" in notice["text"] for notice in notices)
