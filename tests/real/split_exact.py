@@ -8,6 +8,7 @@ Twenty prompts, 64 greedy tokens each, compared with a node that holds the model
 
 import contextlib
 import json
+import string
 import sys
 import tempfile
 import time
@@ -72,9 +73,13 @@ def mesh(folder: Path, names: Sequence[str], *flags: str) -> Iterator[list[Runni
 
 
 def answers(node: RunningNode, model: str) -> list[str]:
-    """Of all prompts."""
+    """Of all prompts. No two begin with the same token: a whole model would go on from what it holds of
+    another, a divided one not, and tokens computed in other batches differ in their last bits.
+    """
     found = []
-    for prompt in PROMPTS:
+    for letter, text in zip(string.ascii_uppercase, PROMPTS, strict=False):
+        asked = {"model": model, "content": f"{letter}) {text}", "add_special": False}
+        prompt = httpx.post(f"{node.api}/v1/tokenize", json=asked, timeout=60).json()["tokens"]
         body = {"model": model, "prompt": prompt, "max_tokens": TOKENS, "temperature": 0, "ignore_eos": True}
         answer = httpx.post(f"{node.api}/v1/completions", json=body, timeout=300)
         answer.raise_for_status()
@@ -137,7 +142,7 @@ def forced(model: Path) -> bool:
     return good
 
 
-def locked(model: Path, cuts: Sequence[int], refused: int) -> bool:
+def locked(model: Path, cuts: Sequence[int]) -> bool:
     """Two nodes, the cut fixed by a lock file."""
     facts = inspect_model(model)
     planned = planned_model(facts, open_source(local_files(model)))
@@ -146,7 +151,7 @@ def locked(model: Path, cuts: Sequence[int], refused: int) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         whole = whole_answers(Path(folder), model)
     with tempfile.TemporaryDirectory() as folder, mesh(Path(folder), ("Anna", "Bert")) as (anna, _):
-        for cut in (*cuts, refused):
+        for cut, dtype in (*((cut, "f32") for cut in cuts), (cuts[-1], "q8")):
             stages = [
                 {"node": "Bert", "layer_start": 0, "layer_end": cut},
                 {"node": "Anna", "layer_start": cut, "layer_end": layers},
@@ -159,9 +164,9 @@ def locked(model: Path, cuts: Sequence[int], refused: int) -> bool:
             }
             file = Path(folder) / f"lock-{cut}.json"
             file.write_text(json.dumps(lock))
-            tell(f"2 nodes, cut at {cut}:")
-            anna.act("load", model=str(model), split=True, wire_dtype="f32", split_topology_lock=str(file))
-            good &= compare(anna, model.stem, whole) == (cut != refused)
+            tell(f"2 nodes, cut at {cut}, {dtype}:")
+            anna.act("load", model=str(model), split=True, wire_dtype=dtype, split_topology_lock=str(file))
+            good &= compare(anna, model.stem, whole) == (dtype == "f32")
             anna.act("unload", model=model.stem)
     return good
 
@@ -171,7 +176,7 @@ def main() -> None:
     smollm2, *gemma = (Path(name) for name in sys.argv[1:])
     good = forced(smollm2)
     for model in gemma:
-        good &= locked(model, (6, 8, 12), refused=7)
+        good &= locked(model, (6, 8, 12))
     tell("all as it should be" if good else "NOT as it should be")
     sys.exit(not good)
 
