@@ -1,6 +1,5 @@
 """Members that meet after an absence, however little each knows of the other."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -78,9 +77,6 @@ async def test_a_node_that_says_nearby_that_it_is_in_this_mesh_is_asked_for_its_
         await away_while_two_were_let_in(a, b, c)
         await a.service.start()
         assert a.service.session is not None
-        a.service.session.mesh.seen_nearby(c.key.public, c.service.greeter.me.addresses)
-        await asyncio.sleep(0.5)
-        assert not a.sees(c)
         a.service.session.mesh.seen_nearby(c.key.public, c.service.greeter.me.addresses, ours=True)
         await until(lambda: c.sees(a) and a.sees(c), 5)
 
@@ -118,3 +114,15 @@ async def test_a_reused_address_does_not_keep_a_node_from_its_new_one(tmp_path: 
             await until(lambda: b.refused("no mesh") > 0, 4)
         finally:
             await other.service.stop()
+
+
+async def test_a_stranger_nearby_is_dialled_only_if_it_says_that_it_is_in_this_mesh(tmp_path: Path) -> None:
+    async with members(tmp_path, "a") as (a,):
+        await a.invite()
+        assert a.service.session is not None
+        mesh = a.service.session.mesh
+        mesh.seen_nearby(NODES[0], [Address("127.0.0.1", 9)])
+        assert NODES[0] not in mesh.absent.wanted((), mesh.clock.monotonic())
+        assert not mesh.book.candidates(NODES[0])
+        mesh.seen_nearby(NODES[0], [Address("127.0.0.1", 9)], ours=True)
+        assert NODES[0] in mesh.absent.wanted((), mesh.clock.monotonic())
