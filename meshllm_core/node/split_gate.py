@@ -7,6 +7,7 @@ from meshllm_core.certify.gate import Artifact, Ruling, allowed, cheapest_exact
 from meshllm_core.certify.priors import reviewed
 from meshllm_core.certify.record import Certified
 from meshllm_core.ids import NodeId
+from meshllm_core.models.cache import Cache
 from meshllm_core.models.certificates import CertificateStore, hash_artifact
 from meshllm_core.models.resolve import ResolvedModel
 from meshllm_core.paths import Paths
@@ -53,7 +54,9 @@ class Gate:
 
     def _hashed(self) -> Artifact:
         if self._artifact is None:
-            self._artifact = Artifact(hash_artifact(self.model.files), self.model.ref)
+            source = Cache(self.paths.models).source(self.model.files[0].parent)
+            name = f"{source.repo}:{source.quant}" if source is not None else ""
+            self._artifact = Artifact(hash_artifact(self.model.files), name)
         return self._artifact
 
 

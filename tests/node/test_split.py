@@ -12,9 +12,16 @@ from typing import Any
 import httpx
 import pytest
 
+from meshllm_core.certify.record import seal_certificate
+from meshllm_core.identity.keys import SigningKey
+from meshllm_core.identity.storage import load_or_create
+from meshllm_core.models.certificates import CertificateStore, hash_artifact
 from meshllm_core.models.inspect import inspect_model
 from meshllm_core.models.stage_source import local_files, open_source
+from meshllm_core.paths import default_paths
 from meshllm_core.planner.real_model import planned_model
+from meshllm_core.wire.codecs import Dtype
+from tests.certify.support import certificate
 from tests.support.default_model import require_default_model
 from tests.support.hub import serve_hub
 from tests.support.nodes import RunningNode, running_node
@@ -217,3 +224,28 @@ def test_a_machine_that_takes_stages_from_the_hub_only_refuses_a_file_of_this_di
         anna.act("load", model=str(require_default_model()), split=True)
         notices = anna.wait(lambda s: any("from no hub" in n["text"] for n in s["notices"]))["notices"]
         assert any("Bert" in notice["text"] for notice in notices)
+
+
+def test_a_format_that_this_node_certified_is_used(tmp_path: Path) -> None:
+    model = require_default_model()
+    with mesh(tmp_path, "Anna", "Bert") as (anna, bert):
+        anna.act("load", model=str(model), split=True)
+        row = _settled(anna)
+        assert row["split"]["dtype"] == "f32"
+        cut = row["split"]["stages"][0]["end"]
+        anna.act("unload", model=NAME)
+        bert.wait(lambda s: not s["hosted_stages"], 20)
+        paths = default_paths({"MESHLLM_HOME": str(anna.home)})
+        found = certificate(artifact=hash_artifact([model]), cuts=(cut,), at=time.time())
+        strangers = certificate(artifact=found.artifact, cuts=(cut,), codec=Dtype.Q8, at=time.time())
+        store = CertificateStore(paths.certificates)
+        store.add(seal_certificate(load_or_create(paths).key, found))
+        store.add(seal_certificate(SigningKey.generate(), strangers))
+        anna.act("load", model=str(model), split=True)
+        row = _settled(anna)
+        assert row["status"] == "ready", row
+        assert row["split"]["dtype"] == "q8x"
+        assert _ask(anna).status_code == 200
+        anna.act("unload", model=NAME)
+        anna.act("load", model=str(model), split=True, wire_dtype="q8")
+        assert "q8 was not measured" in _settled(anna)["error"]
