@@ -35,7 +35,8 @@ def check(stage: PreparedStage, model: Path, start: int, end: int) -> None:
     assert made["output_norm.weight"] == source["output_norm.weight"]
     assert made["rope_freqs.weight"] == source["rope_freqs.weight"]
     if start == 0:
-        assert made["token_embd.weight"] == source["token_embd.weight"]
+        # As a tensor or, where the stage looks rows up itself, behind the model.
+        assert source["token_embd.weight"][1] in stage.file.read_bytes()
     if end == LAYERS and "output.weight" in source:
         assert made["output.weight"] == source["output.weight"]
     assert (stage.shape.start, stage.shape.end) == (start, end)
