@@ -1,5 +1,6 @@
 """The engine's one loop: admit, make room, compute a step, sample, tell. Runs in the child's main thread."""
 
+import itertools
 import time
 from collections.abc import Callable
 
@@ -20,6 +21,7 @@ from meshllm_core.engine.scheduler import (
     plan_step,
 )
 from meshllm_core.engine.slots import Slots
+from meshllm_core.engine.split_context import SplitContext
 from meshllm_core.engine.types import Delta, Finished, Refused, Started, StopReason
 from meshllm_core.ids import RequestId
 
@@ -165,6 +167,8 @@ class EngineLoop:
                 continue
             began = time.monotonic()
             ends = self._fill(work)
+            if isinstance(self._context, SplitContext):
+                work, ends = _chosen(work, self._context.select())
             code = self._decode(work)
             if code == NO_ROOM:
                 self._give_way()
@@ -286,3 +290,9 @@ class EngineLoop:
     def _may_wait(self) -> bool:
         """Only text waits, and never the first of an answer."""
         return all(isinstance(item, Delta) and item.request_id in self._streaming for item in self._items)
+
+
+def _chosen(work: list[Work[EngineJob]], here: list[bool]) -> tuple[list[Work[EngineJob]], list[int]]:
+    """The parts that are here, and where each ends in their batch."""
+    kept = [part for part, came in zip(work, here, strict=True) if came]
+    return kept, [end - 1 for end in itertools.accumulate(part.count for part in kept)]

@@ -7,8 +7,9 @@ stages before this one compute while it computes.
 
 import queue
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -25,6 +26,8 @@ REFUSED_SECONDS = 10.0
 """So long after a stage refused a unit rows may take: it may have been another unit than the one awaited."""
 NEVER = 1 << 62
 SMOOTHING = 0.2
+TRIPS = 32
+"""Trips of which the shortest counts: the others waited for a stage."""
 
 
 class ChainEnded(EngineError):
@@ -52,6 +55,23 @@ class _Part:
         return np.arange(self.start, self.start + len(self.tokens), dtype=np.int32)
 
 
+@dataclass(frozen=True)
+class _Sent:
+    """A unit under way."""
+
+    keys: list[tuple[int, int, int]]
+    """The parts in it, in the order of its rows."""
+    at: float
+    urgent: bool
+    void: set[tuple[int, int, int]] = field(default_factory=set)
+    """Those of them that nobody wants any more."""
+
+    @property
+    def wanted(self) -> list[tuple[int, int, int]]:
+        """The others."""
+        return [key for key in self.keys if key not in self.void]
+
+
 class SplitContext:
     """See `llama.context.Context`; used from one thread, but for `deliver` and `fail`."""
 
@@ -75,8 +95,10 @@ class SplitContext:
         self._parts: list[_Part] = []
         self._next: list[_Part] = []
         self._number = 0
-        self._under_way: dict[int, list[tuple[int, int, int]]] = {}
-        """Unit -> the parts in it, in the order of its rows."""
+        self._under_way: dict[int, _Sent] = {}
+        """By number of the unit."""
+        self._trips: deque[float] = deque(maxlen=TRIPS)
+        """Milliseconds that the last units with decodes took from here to here."""
         self._made: dict[tuple[int, int, int], Rows] = {}
         self._trims: dict[int, int] = {}
         self.stage_ms = 0.0
@@ -87,10 +109,8 @@ class SplitContext:
     def drop(self, sequence: int, start: int = 0) -> bool:
         """Forget positions from `start` on, here and, with the next unit, in all stages before."""
         self._trims[sequence] = min(start, self._trims.get(sequence, start))
-        for number, parts in list(self._under_way.items()):
-            kept = [part for part in parts if part[0] != sequence or part[1] < start]
-            if len(kept) < len(parts):
-                del self._under_way[number]
+        for sent in self._under_way.values():
+            sent.void.update(key for key in sent.keys if key[0] == sequence and key[1] >= start)
         for key in [key for key in self._made if key[0] == sequence and key[1] >= start]:
             del self._made[key]
         try:
@@ -145,31 +165,57 @@ class SplitContext:
         for at in range(0, len(ids), self.chunk):
             self._next.append(_Part(ids[at : at + self.chunk], start + at, sequence, last=False))
 
+    def select(self) -> list[bool]:
+        """Sends off what of the batch is not under way, and waits until rows of some part of it are here.
+
+        Returns for each part, in the order of `add`, whether it is: `decode` computes those only, and the
+        others are added again to the next batch. So requests do not wait for each other's trips.
+        Raises ChainEnded.
+        """
+        self._send_off()
+        while not any(part.key in self._made for part in self._parts):
+            self._wait()
+        self._take_what_came()
+        here = [part.key in self._made for part in self._parts]
+        self._parts = [part for part, came in zip(self._parts, here, strict=True) if came]
+        return here
+
     def decode(self) -> int:
-        """Compute the batch in all stages. Always 0. Raises ChainEnded."""
-        known = {key for parts in self._under_way.values() for key in parts} | set(self._made)
+        """Compute the selected parts in the last stage. Always 0."""
+        self._compute()
+        return 0
+
+    def _send_off(self) -> None:
+        known = {key for sent in self._under_way.values() for key in sent.wanted} | set(self._made)
         decodes = [part for part in self._parts if len(part.tokens) == 1 and part.key not in known]
-        if decodes:
-            self._dispatch(decodes, urgent=True)
+        size = self._group()
+        for at in range(0, len(decodes), size):
+            self._dispatch(decodes[at : at + size], urgent=True)
         for part in self._parts:
             if len(part.tokens) > 1 and part.key not in known:
                 self._dispatch([part], urgent=False)
         for part in self._next:
-            chunks = sum(parts[0][2] > 1 for parts in self._under_way.values()) + len(self._made)
+            chunks = sum(not sent.urgent for sent in self._under_way.values()) + len(self._made)
             if chunks > self.ahead_limit:
                 break
             if part.key not in known:
                 self._dispatch([part], urgent=False)
-        while any(part.key not in self._made for part in self._parts):
-            self._wait()
-        self._compute()
-        return 0
+
+    def _group(self) -> int:
+        """How many requests' decodes travel together: so few that enough units are under way to keep the
+        stages at work while others travel, and no fewer, because rows computed together cost less.
+        """
+        lanes = sum(len(part.tokens) == 1 for part in self._parts)
+        if not self._trips or not self.stage_ms or lanes < 2:
+            return max(1, lanes)
+        units = int((min(self._trips) + self.stage_ms) / self.stage_ms)
+        return -(-lanes // max(1, min(lanes, units)))
 
     def _dispatch(self, parts: list[_Part], *, urgent: bool) -> None:
         self._number += 1
         if not self._under_way:
             self._forget_complaints()
-        self._under_way[self._number] = [part.key for part in parts]
+        self._under_way[self._number] = _Sent([part.key for part in parts], time.monotonic(), urgent)
         trims, self._trims = self._trims, {}
         unit = Unit(
             run=self._chain.run,
@@ -194,6 +240,23 @@ class SplitContext:
         for came in kept:
             self._came.put(came)
 
+    def _take_what_came(self) -> None:
+        """Without waiting. A complaint stays: it shortens the wait for what has not come."""
+        complaints = []
+        while not self._came.empty():
+            came = self._came.get()
+            if isinstance(came, ChainEnded):
+                raise came
+            if isinstance(came, str):
+                complaints.append(came)
+                continue
+            try:
+                self._take(came)
+            except WireError as error:
+                self._refuse(f"Rows were refused: {error.message}")
+        for came in complaints:
+            self._came.put(came)
+
     def _wait(self) -> None:
         """For the next rows that are of use, or not. Raises ChainEnded when none come."""
         seconds, why = WAIT_SECONDS, f"The stages gave nothing for {WAIT_SECONDS:.0f} s."
@@ -216,15 +279,19 @@ class SplitContext:
     def _take(self, came: bytes) -> None:
         """Raises WireError for what is not what was asked for; that is still awaited."""
         unit = decode(came, self._chain.run)
-        parts = self._under_way.get(unit.number)
-        if parts is None:
+        sent = self._under_way.get(unit.number)
+        if sent is None:
             return
+        parts = sent.keys
         frame = self._reader.read(unit.frame)
         self._check(frame, parts)
         del self._under_way[unit.number]
+        if sent.urgent:
+            self._trips.append((time.monotonic() - sent.at) * 1000)
         at = 0
         for key in parts:
-            self._made[key] = frame.rows[at : at + key[2]]
+            if key not in sent.void:
+                self._made[key] = frame.rows[at : at + key[2]]
             at += key[2]
 
     def _check(self, frame: StageFrame, parts: list[tuple[int, int, int]]) -> None:

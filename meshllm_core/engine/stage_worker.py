@@ -7,6 +7,7 @@ beyond it was given up by the driver, and is dropped.
 import queue
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from meshllm_core.engine.llama.stage import StageRunner
 from meshllm_core.engine.protocol import LoadSpec
 from meshllm_core.engine.types import ModelFacts
 from meshllm_core.errors import EngineError, MeshError, WireError
+from meshllm_core.wire.codecs.base import Rows
 from meshllm_core.wire.stage_frames import StageFrameReader, StageFrameWriter
 
 TOKENS = 1 << 30
@@ -59,10 +61,35 @@ class StageWorker:
                     self._accept(self.inbox.get())
 
     def step(self) -> None:
-        """Computes one unit and passes it on."""
-        unit = self._urgent.popleft() if self._urgent else self._chunks.popleft()
+        """Computes a chunk, or all decodes that wait as one batch, and passes them on."""
+        if not self._urgent:
+            self._compute([self._chunks.popleft()])
+            return
+        units: list[Unit] = []
+        while self._urgent:
+            units.append(self._urgent.popleft())
+        if len(units) > 1 and not self._compute_together(units):
+            for unit in units:
+                self._compute([unit])
+        elif len(units) == 1:
+            self._compute(units)
+
+    def _compute_together(self, units: list[Unit]) -> bool:
+        """False, with nothing computed, where one of them is wrong or they cannot be one step."""
         try:
-            self._send(self._computed(unit))
+            inputs = [self._inputs(unit) for unit in units]
+        except WireError:
+            return False
+        sequences = np.concatenate([one.sequences for one in inputs])
+        if len(sequences) > self._runner.capacity or len(np.unique(sequences)) < len(sequences):
+            return False
+        self._compute(units)
+        return True
+
+    def _compute(self, units: list[Unit]) -> None:
+        try:
+            for made in self._computed(units):
+                self._send(made)
         except MeshError as error:
             self._refuse(f"A unit was refused: {error.message}")
 
@@ -77,6 +104,10 @@ class StageWorker:
         except WireError as error:
             self._refuse(f"A unit was refused: {error.message}")
             return
+        if trims.size:
+            # What was sent before a trim is computed before it.
+            while self._urgent:
+                self.step()
         for sequence, position in trims.tolist():
             self._void(sequence, position)
             self._trim(sequence, position)
@@ -105,30 +136,62 @@ class StageWorker:
         except EngineError as error:
             self._refuse(error.message)
 
-    def _computed(self, unit: Unit) -> bytes:
+    def _inputs(self, unit: Unit) -> "_Inputs":
+        """Raises WireError for what is none."""
         chain = self._chain
-        tokens: Ids | None
         if self._runner.shape.first:
             tokens = ids(unit.tokens, "token", None, TOKENS)
             sequences = ids(unit.sequences, "sequence", len(tokens), chain.sequences)
-            positions = ids(unit.positions, "position", len(tokens), chain.positions)
-            rows = None
-        else:
-            frame = self._reader.read(unit.frame)
-            rows = frame.rows
-            sequences, positions = frame.sequences.astype(np.int32), frame.positions.astype(np.int32)
-            tokens = None if frame.tokens is None else frame.tokens.astype(np.int32)
-        made = self._runner.step(positions=positions, sequences=sequences, tokens=tokens, rows=rows)
-        told = None if tokens is None or not chain.vocabulary else tokens.astype(np.uint32)
-        frame_out = self._writer.write(
-            made, sequences.astype(np.uint32), positions.astype(np.uint32), tokens=told
+            return _Inputs(tokens, sequences, ids(unit.positions, "position", len(tokens), chain.positions))
+        frame = self._reader.read(unit.frame)
+        told = None if frame.tokens is None else frame.tokens.astype(np.int32)
+        # The reader's memory is used again for the next frame.
+        rows = np.array(frame.rows)
+        return _Inputs(told, frame.sequences.astype(np.int32), frame.positions.astype(np.int32), rows)
+
+    def _computed(self, units: list[Unit]) -> list[bytes]:
+        """The units for the next stage, of one step. Raises WireError, EngineError."""
+        inputs = [self._inputs(unit) for unit in units]
+        first = inputs[0]
+        made = self._runner.step(
+            positions=np.concatenate([one.positions for one in inputs]),
+            sequences=np.concatenate([one.sequences for one in inputs]),
+            tokens=None if first.tokens is None else np.concatenate([one.told for one in inputs]),
+            rows=None if first.rows is None else np.concatenate([one.computed for one in inputs]),
         )
-        return encode(
-            Unit(
-                run=unit.run,
-                number=unit.number,
-                urgent=unit.urgent,
-                trims=unit.trims,
-                frame=frame_out,
+        results, at = [], 0
+        for unit, one in zip(units, inputs, strict=True):
+            told = None if one.tokens is None or not self._chain.vocabulary else one.tokens.astype(np.uint32)
+            frame = self._writer.write(
+                made[at : at + len(one.positions)],
+                one.sequences.astype(np.uint32),
+                one.positions.astype(np.uint32),
+                tokens=told,
             )
-        )
+            at += len(one.positions)
+            results.append(
+                encode(
+                    Unit(run=unit.run, number=unit.number, urgent=unit.urgent, trims=unit.trims, frame=frame)
+                )
+            )
+        return results
+
+
+@dataclass(frozen=True)
+class _Inputs:
+    tokens: Ids | None
+    sequences: Ids
+    positions: Ids
+    rows: Rows | None = None
+
+    @property
+    def told(self) -> Ids:
+        """The tokens, where there are any."""
+        assert self.tokens is not None
+        return self.tokens
+
+    @property
+    def computed(self) -> Rows:
+        """The rows, where there are any."""
+        assert self.rows is not None
+        return self.rows

@@ -16,7 +16,7 @@ URGENT_SECONDS = 0.1
 """Between announcements of what others act on: models, addresses, role."""
 CALM_SECONDS = 5.0
 """Between announcements of figures, in a small mesh."""
-CALM_PER_MEMBER = 0.3
+CALM_PER_MEMBER = 0.6
 """Seconds more per member, so that the traffic of a large mesh stays bounded."""
 REFRESH_SECONDS = 600.0
 MEMORY_STEP = 256 << 20
