@@ -37,6 +37,7 @@ MeshError
     ├── TokenInvalid       an invite that cannot be read: mistyped, cut, not one of ours
     ├── JoinRefused        the mesh said no: expired, used up, revoked, other mesh, version…
     ├── JoinFailed         no answer: address, reachability, clock, identity
+    │   └── AlreadyInMesh  the node is in a mesh, or joins one just now
     ├── PeerUnreachable    no link to that node now
     ├── LinkClosed         the link or the channel ended while it was in use
     ├── WireError          bytes from another node that are not what they must be

@@ -164,12 +164,13 @@ def _locked(
         msgspec.structs.replace(stage, node=names.get(stage.node.lower(), stage.node))
         for stage in lock.stages
     )
-    candidate = honour(msgspec.structs.replace(lock, stages=named), request, str(file))
-    if candidate.nodes[-1] != coordinator.name:
+    last = named[-1].node
+    if last != coordinator.name:
         raise ConfigError(
-            f"{file}: its last stage is on {candidate.nodes[-1]}, and {coordinator.name} was asked.",
-            hint=f"The machine that is asked computes the last stage: load it on {candidate.nodes[-1]}.",
+            f"{file}: its last stage is on {last[:64]}, and {coordinator.name} was asked.",
+            hint=f"The machine that is asked computes the last stage: load it on {last[:64]}.",
         )
+    candidate = honour(msgspec.structs.replace(lock, stages=named), request, str(file))
     stages = tuple(
         StagePlan(machines[one.node], one.first, one.end, one.memory, one.compute_ms or 0.0)
         for one in candidate.stages

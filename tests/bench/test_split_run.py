@@ -69,7 +69,7 @@ def test_a_short_run_measures_every_part_and_leaves_nothing_running(tmp_path: Pa
     kept = all(figure["good"] is not False for figure in document["figures"])
     assert document["complete"] is True
     assert document["good"] is kept is (done.returncode == ExitCode.OK)
-    assert 9.9 < figures["link_tls_10ms"]["value"] < 15
+    assert figures["link_tls_10ms"]["value"] > 9.9
     # Two trips of 10 ms cannot be hidden, so the rows did cross the link.
     assert figures["split_tls_10ms"]["value"] > 20
     assert figures["split_quic_0ms"]["value"] > 0

@@ -44,7 +44,7 @@ async def test_all_holders_are_gone(entries: list[Entry]) -> None:
     entries.append(entry)
     await entry.chunks()
     kitchen.die()
-    with pytest.raises(ModelNotReady, match="kitchen did") as caught:
+    with pytest.raises(ModelNotReady, match="kitchen served it last") as caught:
         await entry.service.resolve("m")
     assert caught.value.retry_after == 5
     entry.now += 700
