@@ -13,7 +13,7 @@ from meshllm_core.ids import NodeId
 from meshllm_core.models.fit import EngineSettings
 from meshllm_core.models.resolve import ResolvedModel
 from meshllm_core.node.split_gate import Gate
-from meshllm_core.node.split_plan import Alone, SplitPlan, Wish, plan_split
+from meshllm_core.node.split_plan import CPU, Alone, SplitPlan, Wish, plan_split
 from meshllm_core.paths import Paths
 from meshllm_core.planner.memory import MemoryModel
 from meshllm_core.planner.plan import plan
@@ -111,7 +111,7 @@ def _wish(
         lanes=lanes or settings.lanes,
         settings=EngineSettings(batch=settings.batch, kv_type=settings.kv_type),
         idle=settings.prefix_slots,
-        wires=Gate(paths, model, settings.wire_dtype, me).wire if me != NodeId(bytes(32)) else lossless,
+        wires=Gate(paths, model, settings.wire_dtype, CPU, me).wire if me != NodeId(bytes(32)) else lossless,
     )
 
 

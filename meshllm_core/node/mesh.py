@@ -113,6 +113,7 @@ class NodeMesh:
             session=self.session,
             memory_usable=self.memory_lent,
             weights_per_second=lambda: weights_per_second(self.store.snapshot),
+            kind=self._device_kind,
             node=lambda: self.inference.node,
             desk=self.desk(),
         )
@@ -120,6 +121,10 @@ class NodeMesh:
     def memory_lent(self) -> int:
         """Bytes that a stage may take here now."""
         return self.hosts.memory_usable(self._desk.memory_held if self._desk is not None else 0)
+
+    def _device_kind(self) -> str:
+        kinds = (device.kind for device in self.store.snapshot.devices if device.kind != "cpu")
+        return "cpu" if self.settings.device == "CPU" else next(kinds, "cpu")
 
     def _counted(self, kind: str, detail: str) -> None:
         if self._service is not None:

@@ -14,9 +14,6 @@ from meshllm_core.paths import Paths
 from meshllm_core.planner.wire import Wire
 from meshllm_core.wire.codecs import dtype_named
 
-BACKEND = "cpu"
-"""Measurements are made where the stages are: other devices have to be certified there."""
-
 
 @dataclass
 class Gate:
@@ -26,6 +23,8 @@ class Gate:
     model: ResolvedModel
     requested: str
     """auto, or a format's label."""
+    backend: str
+    """Of the machines that may take part: what was measured on other devices says nothing."""
     me: NodeId
     """Measurements that this node signed are believed."""
     _records: tuple[Certified, ...] | None = field(default=None)
@@ -41,9 +40,9 @@ class Gate:
         artifact = self._hashed()
         if self.requested == "auto":
             width = self.model.facts.width
-            ruling, _ = cheapest_exact(artifact, cuts, width, BACKEND, records, reviewed())
+            ruling, _ = cheapest_exact(artifact, cuts, width, self.backend, records, reviewed())
             return _wire(ruling)
-        ruling = allowed(artifact, cuts, dtype_named(self.requested), BACKEND, records, reviewed())
+        ruling = allowed(artifact, cuts, dtype_named(self.requested), self.backend, records, reviewed())
         return _wire(ruling) if ruling.allowed else ruling.words
 
     def _known(self) -> tuple[Certified, ...]:

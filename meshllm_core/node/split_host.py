@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from meshllm_core.certify.record import backend_of
 from meshllm_core.config import Settings
 from meshllm_core.discovery.text import clean_text
 from meshllm_core.engine.chain_spec import ChainSpec
@@ -167,7 +168,8 @@ class SplitHost:
             )
         links = await self.mesh.settled_links()
         machines = self.mesh.machines()
-        gate = Gate(self.paths, model, self.wire_dtype, self.mesh.me)
+        kinds = tuple(one.kind for one in machines if not one.excluded)
+        gate = Gate(self.paths, model, self.wire_dtype, backend_of(kinds), self.mesh.me)
         wish = PlanWish(
             planned=await asyncio.to_thread(planned_model, model.facts, rules.source),
             context=self.context_size,

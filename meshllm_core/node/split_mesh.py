@@ -10,7 +10,7 @@ from meshllm_core.discovery.text import clean_text
 from meshllm_core.errors import PeerUnreachable
 from meshllm_core.ids import NodeId
 from meshllm_core.models.memory import read_memory
-from meshllm_core.node.split_plan import Machine
+from meshllm_core.node.split_plan import CPU, Machine
 from meshllm_core.node.stage_desk import StageDesk
 from meshllm_core.transport.link import Channel, ChannelKind
 from meshllm_core.wire.announcement import Announcement
@@ -30,6 +30,8 @@ class MeshOfSplits:
     session: "Callable[[], Session | None]"
     memory_usable: Callable[[], int]
     weights_per_second: Callable[[], int]
+    kind: Callable[[], str]
+    """Of the device that stages here compute on."""
     node: Callable[[], NodeId]
     desk: StageDesk
 
@@ -55,6 +57,7 @@ class MeshOfSplits:
                         said.memory_lent,
                         self._obstacle(node, state.status, said),
                         said.weights_per_second,
+                        said.devices[0].kind if said.devices else CPU,
                     )
                 )
         names = [machine.name for machine in found] + [self.name]
@@ -65,7 +68,8 @@ class MeshOfSplits:
             for machine in found
         ]
         own = read_memory().available, self.memory_usable()
-        return [*unique, Machine(self.me, self.name, *own, weights_per_second=self.weights_per_second())]
+        pace, kind = self.weights_per_second(), self.kind()
+        return [*unique, Machine(self.me, self.name, *own, weights_per_second=pace, kind=kind)]
 
     def _obstacle(self, node: NodeId, status: str, said: Announcement) -> str:
         session = self.session()

@@ -22,6 +22,8 @@ from meshllm_core.planner.request import PlanRequest
 from meshllm_core.planner.result import Candidate, Plan, Refusal
 from meshllm_core.planner.wire import Wires
 
+CPU = "cpu"
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -36,6 +38,8 @@ class Machine:
     excluded: str = ""
     weights_per_second: int = 0
     """Bytes of weights that a decode goes through there in a second; 0: not measured."""
+    kind: str = CPU
+    """Of the device that it would compute on."""
 
 
 @dataclass(frozen=True)

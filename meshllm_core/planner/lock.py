@@ -100,7 +100,7 @@ def honour(lock: TopologyLock, request: PlanRequest, where: str) -> Candidate:
             if not short:
                 found = builder.grown(found, request.contexts[0])
                 if found.refused:
-                    raise _broken(where, found.refused)
+                    raise _broken(where, found.refused.rstrip("."))
                 return with_reasons(
                     found,
                     "fixed by the lock file: no plan replaces it",
