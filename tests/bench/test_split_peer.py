@@ -27,6 +27,7 @@ def test_both_programs_are_needed(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root rights")
+@pytest.mark.skipif(not Path("/dev/net/tun").exists(), reason="this system has no TUN device")
 def test_a_program_that_ends_is_told_with_its_last_words(tmp_path: Path) -> None:
     write_program(tmp_path, WORKER, "echo no such device >&2; exit 3")
     write_program(tmp_path, SERVER, "exit 0")

@@ -57,6 +57,7 @@ def test_a_bare_engine_holds_no_model() -> None:
 
 @pytest.mark.model
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root rights")
+@pytest.mark.skipif(not Path("/dev/net/tun").exists(), reason="this system has no TUN device")
 def test_a_short_run_measures_every_part_and_leaves_nothing_running(tmp_path: Path) -> None:
     raw = tmp_path / "raw.jsonl"
     done = run(
