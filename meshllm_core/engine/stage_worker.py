@@ -62,36 +62,27 @@ class StageWorker:
 
     def step(self) -> None:
         """Computes a chunk, or all decodes that wait as one batch, and passes them on."""
-        if not self._urgent:
-            self._compute([self._chunks.popleft()])
-            return
-        units: list[Unit] = []
-        while self._urgent:
-            units.append(self._urgent.popleft())
-        if len(units) > 1 and not self._compute_together(units):
-            for unit in units:
-                self._compute([unit])
-        elif len(units) == 1:
-            self._compute(units)
+        units = [*self._urgent] or [self._chunks.popleft()]
+        self._urgent.clear()
+        ready: list[tuple[Unit, _Inputs]] = []
+        for unit in units:
+            try:
+                ready.append((unit, self._inputs(unit)))
+            except WireError as error:
+                self._refuse(f"A unit was refused: {error.message}")
+        for batch in [ready] if self._one_step(ready) else [[one] for one in ready]:
+            try:
+                for made in self._computed(batch):
+                    self._send(made)
+            except MeshError as error:
+                self._refuse(f"A unit was refused: {error.message}")
 
-    def _compute_together(self, units: list[Unit]) -> bool:
-        """False, with nothing computed, where one of them is wrong or they cannot be one step."""
-        try:
-            inputs = [self._inputs(unit) for unit in units]
-        except WireError:
+    def _one_step(self, ready: "list[tuple[Unit, _Inputs]]") -> bool:
+        """Whether several units can be computed as one."""
+        if len(ready) < 2:
             return False
-        sequences = np.concatenate([one.sequences for one in inputs])
-        if len(sequences) > self._runner.capacity or len(np.unique(sequences)) < len(sequences):
-            return False
-        self._compute(units)
-        return True
-
-    def _compute(self, units: list[Unit]) -> None:
-        try:
-            for made in self._computed(units):
-                self._send(made)
-        except MeshError as error:
-            self._refuse(f"A unit was refused: {error.message}")
+        sequences = np.concatenate([inputs.sequences for _, inputs in ready])
+        return len(sequences) <= self._runner.capacity and len(np.unique(sequences)) == len(sequences)
 
     def _accept(self, data: bytes) -> None:
         try:
@@ -145,13 +136,11 @@ class StageWorker:
             return _Inputs(tokens, sequences, ids(unit.positions, "position", len(tokens), chain.positions))
         frame = self._reader.read(unit.frame)
         told = None if frame.tokens is None else frame.tokens.astype(np.int32)
-        # The reader's memory is used again for the next frame.
-        rows = np.array(frame.rows)
-        return _Inputs(told, frame.sequences.astype(np.int32), frame.positions.astype(np.int32), rows)
+        return _Inputs(told, frame.sequences.astype(np.int32), frame.positions.astype(np.int32), frame.rows)
 
-    def _computed(self, units: list[Unit]) -> list[bytes]:
+    def _computed(self, batch: "list[tuple[Unit, _Inputs]]") -> list[bytes]:
         """The units for the next stage, of one step. Raises WireError, EngineError."""
-        inputs = [self._inputs(unit) for unit in units]
+        inputs = [one for _, one in batch]
         first = inputs[0]
         made = self._runner.step(
             positions=np.concatenate([one.positions for one in inputs]),
@@ -160,7 +149,7 @@ class StageWorker:
             rows=None if first.rows is None else np.concatenate([one.computed for one in inputs]),
         )
         results, at = [], 0
-        for unit, one in zip(units, inputs, strict=True):
+        for unit, one in batch:
             told = None if one.tokens is None or not self._chain.vocabulary else one.tokens.astype(np.uint32)
             frame = self._writer.write(
                 made[at : at + len(one.positions)],

@@ -37,19 +37,30 @@ def read(path: Path, *, secret: bool = True) -> str | None:
 
 def write(path: Path, text: str) -> None:
     """Puts `text` into the file, on the disk when this returns. Raises IdentityError."""
+    try:
+        replace(path, text.encode())
+    except OSError as error:
+        raise cannot("write", path, error) from None
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Puts `data` in the place of the file, for its owner alone, on the disk when this returns.
+
+    Raises OSError; then what was there stays.
+    """
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
-    except OSError as error:
+    except OSError:
         with contextlib.suppress(OSError):
             beside.unlink(missing_ok=True)
-        raise cannot("write", path, error) from None
+        raise
 
 
 def remove(path: Path) -> None:

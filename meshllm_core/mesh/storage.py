@@ -11,6 +11,7 @@ from typing import Annotated
 import msgspec
 
 from meshllm_core.errors import NodeError, StorageError
+from meshllm_core.identity import private_file
 from meshllm_core.ids import MeshId
 from meshllm_core.paths import Paths
 from meshllm_core.wire import limits
@@ -174,18 +175,9 @@ def read_private(path: Path, limit: int) -> bytes | None:
 
 def write_private(path: Path, data: bytes) -> None:
     """Puts `data` in the place of the file, on the disk when this returns. Raises StorageError."""
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
+        private_file.replace(path, data)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            beside.unlink(missing_ok=True)
         raise _cannot("write", path, error) from None
 
 

@@ -1,6 +1,5 @@
 """Cuts a GGUF of this disk into a layer package. The folder appears whole or not at all."""
 
-import hashlib
 import secrets
 import shutil
 from collections.abc import Callable, Sequence
@@ -9,9 +8,9 @@ from pathlib import Path
 
 from meshllm_core.errors import ConfigError
 from meshllm_core.models import package_manifest as manifests
+from meshllm_core.models.digest import sha256_of
 from meshllm_core.models.inspect import inspect_model
 from meshllm_core.models.package_fragment import (
-    CHUNK,
     EMBEDDINGS,
     METADATA,
     OUTPUT,
@@ -73,7 +72,7 @@ def build_package(
     plans = {role: fragments.plan(role, layers) for role in roles(layers)}
     total = sum(plan.size for plan in plans.values())
     check_disk(target.absolute().parent, total, f"The package of {source.name}", disk_free)
-    hashes = [_sha256(file) for file in facts.files]
+    hashes = [sha256_of(file) for file in facts.files]
     # A name of its own, beside the target: what is renamed must be on the same disk.
     fresh = target.absolute().with_name(f".{target.name}.{secrets.token_hex(4)}{PARTIAL_SUFFIX}")
     try:
@@ -168,11 +167,3 @@ def _manifest(
         skippy_abi_version=manifests.ABI,
         created_at_unix_secs=created_at,
     )
-
-
-def _sha256(file: Path) -> str:
-    digest = hashlib.sha256()
-    with file.open("rb") as stream:
-        while chunk := stream.read(CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()

@@ -1,14 +1,14 @@
 """A layer package in a folder of this disk: opened, and checked in every respect."""
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from meshllm_core.errors import ModelError, ModelFileInvalid, ModelNotFound
 from meshllm_core.models import package_manifest as manifests
+from meshllm_core.models.digest import sha256_of
 from meshllm_core.models.gguf_file import GgufHead, read_head
-from meshllm_core.models.package_fragment import CHUNK, METADATA, SLICE_PREFIX, Role, role_of
+from meshllm_core.models.package_fragment import METADATA, SLICE_PREFIX, Role, role_of
 from meshllm_core.models.package_probes import PROBES_NAME, ProbeFile
 from meshllm_core.models.stage_source import local_files
 
@@ -42,11 +42,7 @@ class PackageFolder:
     def checked(self, artifact: manifests.Artifact) -> Path:
         """The same, after its hash was compared."""
         path = self.path(artifact)
-        digest = hashlib.sha256()
-        with path.open("rb") as stream:
-            while chunk := stream.read(CHUNK):
-                digest.update(chunk)
-        if digest.hexdigest() != artifact.sha256:
+        if sha256_of(path) != artifact.sha256:
             raise self._invalid(f"{artifact.path} is damaged: its SHA-256 is not that of the manifest")
         return path
 

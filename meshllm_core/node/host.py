@@ -1,70 +1,34 @@
 """One model from request to end: resolve, check that it fits, start its engine, restart it when it dies."""
 
-import asyncio
 import logging
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-
-import psutil
 
 from meshllm_core.engine.protocol import Stats
 from meshllm_core.engine.supervisor import EngineProcess
-from meshllm_core.errors import EngineError, EngineExited, MeshError, describe
+from meshllm_core.errors import EngineExited, MeshError
 from meshllm_core.ids import ModelId
 from meshllm_core.models.cache import Cache
 from meshllm_core.models.fit import verify
 from meshllm_core.node.engine_log import engine_log
+from meshllm_core.node.model_row import ModelRow
 from meshllm_core.node.prepare import Prepared
-from meshllm_core.paths import Paths
-from meshllm_core.serve.router import HostedModel, HostedStatus
+from meshllm_core.node.resident import resident
 from meshllm_core.state import events as ev
 
 log = logging.getLogger(__name__)
 
-RESTART_WINDOW_SECONDS = 600.0
-"""Restarts are counted within this time, and from the last work that an engine did; a model that fails more
-often is given up."""
-BACKOFF_SECONDS = (0.0, 1.0, 5.0, 15.0)
-
-Append = Callable[[ev.AnyEvent], None]
 Prepare = Callable[["ModelHost"], Awaitable[Prepared]]
 
 
-@dataclass
-class ModelHost:
-    """A model's row, its engine and its supervision. `hosted` is what the router reads."""
+@dataclass(kw_only=True)
+class ModelHost(ModelRow):
+    """A model's row, its engine and its supervision."""
 
-    ref: str
-    id: ModelId
-    paths: Paths
-    append: Append
     prepare: Prepare
-    publish: Callable[["ModelHost"], None]
-    """Called whenever `hosted` changed."""
     restart_limit: int
-    context_size: int
-    lanes: int
-    created: int = field(default_factory=lambda: int(time.time()))
-    hosted: HostedModel = field(init=False)
-    engine: EngineProcess | None = None
-    memory_needed: int = 0
-    """Bytes, once known; counts against --max-vram."""
-    closing: bool = False
-    _restarts: deque[float] = field(default_factory=deque)
-
-    def __post_init__(self) -> None:
-        self.hosted = HostedModel(id=self.id, created=self.created, status="loading")
-        self.append(ev.ModelRequested(at=time.time(), model=self.id, ref=self.ref))
-
-    def rename(self, name: ModelId) -> None:
-        """The reference turned out to be this model."""
-        if name != self.id:
-            self.append(ev.ModelNamed(at=time.time(), model=self.id, name=name))
-            self.id = name
-            self._set("loading")
 
     async def run(self) -> None:
         """Until the model is unloaded or given up. Errors end as ModelFailed, never as an exception."""
@@ -89,13 +53,6 @@ class ModelHost:
             if error.reason != "signal" or self.closing:
                 raise
             return error  # somebody ended it while it was loading
-
-    def ended(self, task: "asyncio.Task[None]") -> None:
-        """The supervision is over. A fault of ours must not leave the model "loading" for ever."""
-        if task.cancelled() or (fault := task.exception()) is None:
-            return
-        log.error("the supervision of %s failed", self.id, exc_info=fault)
-        self._fail(EngineError(f"{self.id} failed inside meshllm: {describe(fault)}", hint="See the log."))
 
     async def close(self) -> None:
         """End the engine; running requests get an error."""
@@ -125,7 +82,7 @@ class ModelHost:
 
     def _ready(self, engine: EngineProcess, prepared: Prepared, seconds: float) -> None:
         facts = engine.facts
-        measured = _resident(engine.pid)
+        measured = resident(engine.pid)
         self.append(
             ev.ModelReady(
                 at=time.time(),
@@ -152,10 +109,7 @@ class ModelHost:
 
     async def _may_restart(self, error: EngineExited) -> bool:
         """Note the exit; wait a little longer each time; give up after `restart_limit` within 10 minutes."""
-        now = time.monotonic()
-        while self._restarts and now - self._restarts[0] > RESTART_WINDOW_SECONDS:
-            self._restarts.popleft()
-        restarting = len(self._restarts) < self.restart_limit and not self.closing
+        restarting = self._recent_failures() < self.restart_limit and not self.closing
         if self.engine is not None:
             await self.engine.close()
         self.engine = None
@@ -173,40 +127,14 @@ class ModelHost:
             self._set("failed", detail=str(error))
             return False
         self._set("loading", detail="its engine ended and is being restarted")
-        await asyncio.sleep(BACKOFF_SECONDS[min(len(self._restarts), len(BACKOFF_SECONDS) - 1)])
-        self._restarts.append(now)
+        await self._back_off()
         return True
-
-    def _fail(self, error: MeshError) -> None:
-        if self.closing:
-            return
-        self.engine = None
-        self.memory_needed = 0
-        self.append(
-            ev.ModelFailed(
-                at=time.time(), model=self.id, code=error.code, message=error.message, hint=error.hint
-            )
-        )
-        self._set("failed", detail=str(error))
-
-    def _set(self, status: HostedStatus, detail: str = "") -> None:
-        self.hosted = HostedModel(
-            id=self.id,
-            created=self.created,
-            status=status,
-            engine=self.engine if status == "ready" else None,
-            detail=detail,
-        )
-        self.publish(self)
-
-    def _notice(self, level: ev.NoticeLevel, text: str) -> None:
-        self.append(ev.NoticeLogged(at=time.time(), level=level, source=self.id, text=text))
 
     def _on_progress(self, fraction: float) -> None:
         self.append(ev.ModelLoadProgressed(at=time.time(), model=self.id, fraction=fraction))
 
     def _on_stats(self, stats: Stats) -> None:
-        self._restarts.clear()  # it told its speed, so it computed: the model is not what ends its engines
+        self._failures.clear()  # it told its speed, so it computed: the model is not what ends its engines
         self.append(throughput(self.id, stats))
 
 
@@ -222,10 +150,3 @@ def throughput(model: ModelId, stats: Stats) -> ev.ThroughputMeasured:
         cells_used=stats.cells_used,
         cells_total=stats.cells_total,
     )
-
-
-def _resident(pid: int) -> int:
-    try:
-        return int(psutil.Process(pid).memory_info().rss)
-    except psutil.Error:
-        return 0

@@ -4,9 +4,8 @@ import asyncio
 import logging
 import secrets
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -17,24 +16,23 @@ from meshllm_core.engine.chain_spec import ChainSpec
 from meshllm_core.engine.protocol import LoadSpec
 from meshllm_core.engine.supervisor import EngineProcess
 from meshllm_core.errors import MeshError, ModelTooLarge, NodeError, NotInMesh, describe
-from meshllm_core.ids import ModelId, NodeId
+from meshllm_core.ids import NodeId
 from meshllm_core.models.cache import Cache
 from meshllm_core.models.fit import EngineSettings
 from meshllm_core.models.memory import usable_cores
 from meshllm_core.models.resolve import ResolvedModel
 from meshllm_core.models.stage_rules import StageRules
 from meshllm_core.models.stage_source import local_files, open_source
-from meshllm_core.node.host import BACKOFF_SECONDS, RESTART_WINDOW_SECONDS, throughput
+from meshllm_core.node.host import throughput
+from meshllm_core.node.model_row import ModelRow
 from meshllm_core.node.split_gate import Gate
 from meshllm_core.node.split_plan import Alone, Machine, SplitPlan, plan_split
 from meshllm_core.node.split_plan import Wish as PlanWish
 from meshllm_core.node.split_run import SplitRun, first_answer
 from meshllm_core.node.stage_desk import StageDesk
 from meshllm_core.node.stage_source import hub_reference
-from meshllm_core.paths import Paths
-from meshllm_core.planner.real_model import planned_model
+from meshllm_core.planner.real_model import PlannedModel, planned_model
 from meshllm_core.planner.wire import Wire
-from meshllm_core.serve.router import HostedModel, HostedStatus
 from meshllm_core.state import events as ev
 from meshllm_core.transport.link import Channel
 
@@ -71,46 +69,22 @@ class SplitMesh(Protocol):
         """A CALL channel to that node. Raises PeerUnreachable, LinkClosed."""
 
 
-@dataclass
-class SplitHost:
+@dataclass(kw_only=True)
+class SplitHost(ModelRow):
     """A model's row, as `ModelHost` is for one that is here as a whole."""
 
-    ref: str
-    id: ModelId
-    paths: Paths
     settings: Settings
-    append: Callable[[ev.AnyEvent], None]
     resolve: Callable[["SplitHost"], Awaitable[ResolvedModel]]
-    publish: Callable[["SplitHost"], None]
     mesh: SplitMesh
     instead: Callable[["SplitHost", str], None]
     """Loads the model here as a whole in place of this host; gets the sentence that says why."""
-    context_size: int
-    lanes: int
     wire_dtype: str
     topology_lock: str
     """A file; empty: plan freely."""
     patient: bool
     """Whether to wait for machines where those that are there do not suffice."""
-    created: int = field(default_factory=lambda: int(time.time()))
-    hosted: HostedModel = field(init=False)
-    engine: EngineProcess | None = None
-    memory_needed: int = 0
-    closing: bool = False
     _run: SplitRun | None = None
     _said: str = ""
-    _failures: deque[float] = field(default_factory=deque)
-
-    def __post_init__(self) -> None:
-        self.hosted = HostedModel(id=self.id, created=self.created, status="loading")
-        self.append(ev.ModelRequested(at=time.time(), model=self.id, ref=self.ref))
-
-    def rename(self, name: ModelId) -> None:
-        """The reference turned out to be this model."""
-        if name != self.id:
-            self.append(ev.ModelNamed(at=time.time(), model=self.id, name=name))
-            self.id = name
-            self._set("loading")
 
     async def run(self) -> None:
         """Until the model is unloaded or given up. Errors end as ModelFailed, never as an exception."""
@@ -118,21 +92,22 @@ class SplitHost:
             model = await self.resolve(self)
             source = await asyncio.to_thread(lambda: open_source(local_files(model.files[0])))
             rules = StageRules(source)
+            planned = await asyncio.to_thread(planned_model, model.facts, source)
             while not self.closing:
-                reason = await self._once(model, rules)
+                reason = await self._once(model, rules, planned)
                 if self.closing or (reason and not await self._may_go_on(reason)):
                     return
         except MeshError as error:
             self._fail(error)
 
-    async def _once(self, model: ResolvedModel, rules: StageRules) -> str:
+    async def _once(self, model: ResolvedModel, rules: StageRules, planned: PlannedModel) -> str:
         """One plan from start to end; why it ended, "" when machines have come or gone before it began.
 
         Raises where trying again would change nothing.
         """
         began = time.monotonic()
         try:
-            plan, wire = await self._planned(model, rules)
+            plan, wire = await self._planned(model, planned)
         except (ModelTooLarge, NotInMesh) as error:
             if not self.patient:
                 raise
@@ -159,7 +134,7 @@ class SplitHost:
             await run.close(withdrawn=reason or "the model was unloaded")
         return reason
 
-    async def _planned(self, model: ResolvedModel, rules: StageRules) -> tuple[SplitPlan | Alone, Wire]:
+    async def _planned(self, model: ResolvedModel, planned: PlannedModel) -> tuple[SplitPlan | Alone, Wire]:
         self._set("loading", detail="its layers are being shared out")
         if len(self.mesh.machines()) < 2:
             raise NotInMesh(
@@ -171,7 +146,7 @@ class SplitHost:
         kinds = tuple(one.kind for one in machines if not one.excluded)
         gate = Gate(self.paths, model, self.wire_dtype, backend_of(kinds), self.mesh.me)
         wish = PlanWish(
-            planned=await asyncio.to_thread(planned_model, model.facts, rules.source),
+            planned=planned,
             context=self.context_size,
             lanes=self.lanes,
             settings=EngineSettings(batch=self.settings.batch, kv_type=self.settings.kv_type),
@@ -192,7 +167,7 @@ class SplitHost:
         text = clean_text(f"{self.id} waits for machines: {error}", 400)
         if text != self._said:
             self._said = text
-            self.append(ev.NoticeLogged(at=time.time(), level="warning", source=self.id, text=text))
+            self._notice("warning", text)
         self._set("loading", detail=text)
         before = self._crowd()
         while not self.closing:
@@ -303,28 +278,16 @@ class SplitHost:
 
     async def _may_go_on(self, reason: str) -> bool:
         """Whether to plan anew, after a pause; not when it failed too often within ten minutes."""
-        now = time.monotonic()
-        while self._failures and now - self._failures[0] > RESTART_WINDOW_SECONDS:
-            self._failures.popleft()
-        going_on = len(self._failures) < self.settings.restart_limit
+        going_on = self._recent_failures() < self.settings.restart_limit
         text = f"{reason}. " + ("It is planned anew." if going_on else "It failed too often.")
-        level: ev.NoticeLevel = "warning" if going_on else "error"
-        self.append(ev.NoticeLogged(at=time.time(), level=level, source=self.id, text=clean_text(text, 400)))
+        self._notice("warning" if going_on else "error", clean_text(text, 400))
         if not going_on:
             self._fail(
                 NodeError(f"The chain broke too often; last: {reason}", hint="`meshllm load` it again.")
             )
             return False
-        await asyncio.sleep(max(1.0, BACKOFF_SECONDS[min(len(self._failures), len(BACKOFF_SECONDS) - 1)]))
-        self._failures.append(now)
+        await self._back_off(least=1.0)
         return True
-
-    def ended(self, task: "asyncio.Task[None]") -> None:
-        """The supervision is over. A fault of ours must not leave the model "loading" for ever."""
-        if task.cancelled() or (fault := task.exception()) is None:
-            return
-        log.error("the supervision of %s failed", self.id, exc_info=fault)
-        self._fail(NodeError(f"{self.id} failed inside meshllm: {describe(fault)}", hint="See the log."))
 
     async def close(self) -> None:
         """End all stages; running requests get an error."""
@@ -332,23 +295,3 @@ class SplitHost:
         if self._run is not None:
             await self._run.close(withdrawn="the model was unloaded")
             self.engine = None
-
-    def _fail(self, error: MeshError) -> None:
-        if self.closing:
-            return
-        self.append(
-            ev.ModelFailed(
-                at=time.time(), model=self.id, code=error.code, message=error.message, hint=error.hint
-            )
-        )
-        self._set("failed", detail=str(error))
-
-    def _set(self, status: HostedStatus, detail: str = "") -> None:
-        self.hosted = HostedModel(
-            id=self.id,
-            created=self.created,
-            status=status,
-            engine=self.engine if status == "ready" else None,
-            detail=detail,
-        )
-        self.publish(self)

@@ -18,6 +18,7 @@ from meshllm_core.engine.supervisor import EngineProcess
 from meshllm_core.engine.types import GenerationRequest, Sampling
 from meshllm_core.errors import EngineError, LinkClosed, PeerUnreachable, WireError
 from meshllm_core.ids import ModelId, NodeId, RequestId
+from meshllm_core.models.digest import sha256_of
 from meshllm_core.models.stage_file import plan_stage_file
 from meshllm_core.models.stage_rules import StageRules
 from meshllm_core.models.stage_writer import write_stage_file
@@ -26,7 +27,6 @@ from meshllm_core.node.resident import resident
 from meshllm_core.node.split_plan import SplitPlan, StagePlan
 from meshllm_core.node.stage_desk import UNIT_OVERHEAD, DriverEnd, StageDesk
 from meshllm_core.node.stage_pump import UnitPump
-from meshllm_core.node.stage_source import sha256_of
 from meshllm_core.paths import Paths
 from meshllm_core.serve import stage_calls as sc
 from meshllm_core.state import events as ev

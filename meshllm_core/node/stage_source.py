@@ -1,13 +1,13 @@
 """Where the file of a hosted stage comes from: kept from before, from the hub, or from the coordinator."""
 
 import asyncio
-import hashlib
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 from meshllm_core.errors import DownloadFailed
 from meshllm_core.models.cache import Cache
+from meshllm_core.models.digest import sha256_of
 from meshllm_core.models.hub import Hub
 from meshllm_core.models.package_fetch import prepare_stage
 from meshllm_core.models.package_refs import parse_source
@@ -16,7 +16,6 @@ from meshllm_core.models.refs import HubRef
 from meshllm_core.paths import Paths
 
 COMMIT_DIGITS = 40
-HASHED_AT_ONCE = 8 << 20
 
 
 def hub_reference(cache: Cache, file: Path) -> str:
@@ -27,15 +26,6 @@ def hub_reference(cache: Cache, file: Path) -> str:
     commit = next(reversed(source.revisions.values()))
     quant = f":{source.quant}" if source.quant else ""
     return f"{source.repo}{quant}@{commit}" if len(commit) == COMMIT_DIGITS else ""
-
-
-def sha256_of(file: Path) -> str:
-    """In hexadecimal."""
-    digest = hashlib.sha256()
-    with file.open("rb") as stream:
-        while block := stream.read(HASHED_AT_ONCE):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 async def from_hub(

@@ -1,11 +1,11 @@
 """The key that publishes to Nostr relays: of another kind than the node's, and replaceable at any time."""
 
-import os
 import re
 import secrets
 from pathlib import Path
 
 from meshllm_core.errors import DiscoveryError
+from meshllm_core.identity import private_file
 from meshllm_core.paths import Paths
 
 _FORM = re.compile(r"[0-9a-f]{64}")
@@ -38,18 +38,8 @@ def load_or_make(path: Path) -> str:
 def rotate(path: Path) -> str:
     """Puts a new key in the place of what was there and returns it. Raises DiscoveryError."""
     key = secrets.token_hex(32)
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            with os.fdopen(descriptor, "w", encoding="ascii") as file:
-                file.write(key + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(path)
-        finally:
-            beside.unlink(missing_ok=True)
+        private_file.replace(path, f"{key}\n".encode("ascii"))
     except OSError as error:
         raise DiscoveryError(
             f"Cannot write the Nostr key {path}: {error.strerror}.",
