@@ -125,6 +125,14 @@ class ManagementClient:
             raise NotAuthorized(error.message, hint=_OTHER_TOKEN) from error
         return _decode(raw, dict[str, Any])
 
+    async def ask(self, name: str, kind: type[T], /, **arguments: Any) -> T:
+        """Asks one of the node's questions, whose answer is a `kind`; arguments that are None are left out."""
+        from urllib.parse import urlencode
+
+        given = {key: value for key, value in arguments.items() if value is not None}
+        query = urlencode({k: str(v).lower() if isinstance(v, bool) else v for k, v in given.items()})
+        return await self._get(f"/api/{name}" + (f"?{query}" if query else ""), kind, ACT_SECONDS)
+
     async def invite(
         self,
         *,
@@ -231,8 +239,8 @@ class ManagementClient:
             self._api_url = (await self.snapshot()).api_url.rstrip("/")
         return self._api_url
 
-    async def _get(self, path: str, kind: type[T]) -> T:
-        return _decode(await self._call("GET", f"{self.console_url}{path}", CALL_SECONDS), kind)
+    async def _get(self, path: str, kind: type[T], seconds: float = CALL_SECONDS) -> T:
+        return _decode(await self._call("GET", f"{self.console_url}{path}", seconds), kind)
 
     async def _call(self, verb: str, url: str, seconds: float, body: bytes | None = None) -> bytes:
         stream = self._open(verb, url, self._token, seconds, body)

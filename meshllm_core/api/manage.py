@@ -13,9 +13,10 @@ from starlette.exceptions import HTTPException
 
 from meshllm_core.api.guard import ANY_HOST, LOOPBACK_HOSTS, HostGuard
 from meshllm_core.api.manage_actions import perform
-from meshllm_core.api.manage_docs import action_request, answer, build_openapi, render_docs
+from meshllm_core.api.manage_docs import action_request, answer, build_openapi, question_request, render_docs
 from meshllm_core.api.manage_status import health_of, status_of
 from meshllm_core.api.openai.errors import ErrorBody, ErrorEnvelope, on_fault, on_mesh_error
+from meshllm_core.api.questions import QuestionSpec, read_query
 from meshllm_core.api.schema import ActionSpec, Health, Status
 from meshllm_core.api.sse import EventSource, EventStreams
 from meshllm_core.api.token import check_bearer
@@ -40,8 +41,15 @@ class ManagementBackend(Protocol):
     def actions(self) -> Mapping[str, ActionSpec]:
         """What may be asked for, by name."""
 
+    @property
+    def questions(self) -> Mapping[str, QuestionSpec]:
+        """What may be looked up, by name."""
+
     async def act(self, name: str, arguments: dict[str, object]) -> dict[str, object]:
         """Does one of `actions`; the arguments are checked. Raises MeshError."""
+
+    async def ask(self, name: str, arguments: msgspec.Struct) -> msgspec.Struct:
+        """Answers one of `questions`; the arguments are of its type. Raises MeshError."""
 
 
 def build_management_app(
@@ -59,6 +67,7 @@ def build_management_app(
     _add_error_handlers(app)
     _add_reading_routes(app, backend, _reading_check(token if exposed else ""))
     _add_action_routes(app, backend, token)
+    _add_question_routes(app, backend, token)
     _add_docs(app, backend)
     app.add_middleware(HostGuard, allowed_hosts=frozenset({ANY_HOST}) if exposed else LOOPBACK_HOSTS)
     return app
@@ -149,8 +158,30 @@ def _add_action_routes(app: FastAPI, backend: ManagementBackend, token: str) -> 
         return _json(await perform(backend.actions, backend.act, name, request))
 
 
+def _add_question_routes(app: FastAPI, backend: ManagementBackend, token: str) -> None:
+    def endpoint(spec: QuestionSpec) -> Callable[[Request], Awaitable[Response]]:
+        async def ask(request: Request) -> Response:
+            check_bearer(request.headers.get("authorization"), token)
+            return _json(await backend.ask(spec.name, read_query(spec, request.query_params)))
+
+        return ask
+
+    for spec in backend.questions.values():
+        app.add_api_route(
+            f"/api/{spec.name}",
+            endpoint(spec),
+            summary=spec.summary,
+            responses=answer(spec.answer),
+            openapi_extra=question_request(spec.arguments),
+            tags=["questions"],
+        )
+
+
 def _add_docs(app: FastAPI, backend: ManagementBackend) -> None:
-    types = tuple(spec.arguments for spec in backend.actions.values())
+    types = (
+        *(spec.arguments for spec in backend.actions.values()),
+        *(spec.answer for spec in backend.questions.values()),
+    )
 
     @app.get("/openapi.json", include_in_schema=False)
     async def openapi() -> Response:

@@ -41,11 +41,9 @@ def decode_arguments(spec: ActionSpec, body: bytes) -> dict[str, object]:
     try:
         decoded = msgspec.json.decode(body.strip() or b"{}", type=spec.arguments)
     except msgspec.ValidationError as error:
-        text = str(error)
+        text, field = sentence_of(error)
         raise InvalidRequest(
-            f"{spec.name}: {_sentence(text)}",
-            hint="GET /api/actions lists the arguments.",
-            param=_param(text),
+            f"{spec.name}: {text}", hint="GET /api/actions lists the arguments.", param=field
         ) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidRequest(
@@ -80,12 +78,9 @@ def _too_large() -> PayloadTooLarge:
     )
 
 
-def _param(text: str) -> str | None:
-    """The field that msgspec's message is about."""
+def sentence_of(error: msgspec.ValidationError) -> tuple[str, str | None]:
+    """msgspec's message in the words of the rest (`$.ctx_size` is the field ctx_size), and the field."""
+    text = str(error)
     found = _FIELD.search(text) or _NAMED_FIELD.search(text)
-    return found.group(1)[:200] or None if found else None
-
-
-def _sentence(text: str) -> str:
-    """msgspec's message in the words of the rest: `$.ctx_size` is the field ctx_size."""
-    return text.replace("`$.", "`").replace(" - at `$`", "").rstrip(".") + "."
+    field = found.group(1)[:200] or None if found else None
+    return text.replace("`$.", "`").replace(" - at `$`", "").rstrip(".") + ".", field

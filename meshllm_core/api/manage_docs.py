@@ -39,6 +39,23 @@ def action_request(arguments: type[msgspec.Struct]) -> dict[str, Any]:
     return {"requestBody": {"content": content}, "security": [{"bearer": []}]}
 
 
+def question_request(arguments: type[msgspec.Struct]) -> dict[str, Any]:
+    """The extra OpenAPI of a route that takes a struct's fields as its query and needs the token."""
+    schema = msgspec.json.schema_components((arguments,))[1][arguments.__name__]
+    required = schema.get("required", ())
+    parameters = [
+        {
+            "name": name,
+            "in": "query",
+            "required": name in required,
+            "schema": field,
+            "description": field.get("description", ""),
+        }
+        for name, field in schema["properties"].items()
+    ]
+    return {"parameters": parameters, "security": [{"bearer": []}]}
+
+
 def build_openapi(app: FastAPI, arguments: tuple[type[msgspec.Struct], ...]) -> dict[str, Any]:
     """The OpenAPI document; the schemas come from the structs that are sent."""
     document = get_openapi(
@@ -78,7 +95,7 @@ def render_docs(document: Mapping[str, Any]) -> str:
     return (
         f"<!doctype html><html lang='en'><meta charset='utf-8'><title>{title}</title><style>{_STYLE}</style>"
         f"<body><h1>{title}</h1><p>{escape(document['info']['description'])} "
-        "Calls that change something need the bearer token; <code>meshllm doctor</code> names its file. "
+        "Actions and questions need the bearer token; <code>meshllm doctor</code> names its file. "
         "The same as a document: <a href='/openapi.json'>openapi.json</a>.</p>"
         f"{calls}<h2>Schemas</h2>{schemas}</body></html>"
     )
@@ -87,8 +104,10 @@ def render_docs(document: Mapping[str, Any]) -> str:
 def _call(verb: str, path: str, operation: Mapping[str, Any]) -> str:
     body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
     curl = ["curl -s"]
+    if operation.get("security"):
+        curl.append('-H "Authorization: Bearer $(cat TOKEN_FILE)"')
     if verb != "GET":
-        curl.append("-H \"Authorization: Bearer $(cat TOKEN_FILE)\" -d '{…}'")
+        curl.append("-d '{…}'")
     curl.append(f"localhost:3131{path}")
     parameters = "".join(
         f"<li><code>{escape(item['name'])}</code> ({item['in']}): {escape(item.get('description', ''))}"

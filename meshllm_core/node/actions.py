@@ -3,27 +3,37 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
+
+from meshllm_core.api.questions import QUESTIONS, QuestionSpec
 from meshllm_core.api.schema import ACTIONS, ActionSpec
 from meshllm_core.errors import ModelUnknown, NodeError
 from meshllm_core.ids import RequestId
-from meshllm_core.node.hosts import Hosts
-from meshllm_core.node.mesh import NodeMesh
-from meshllm_core.node.store import EventStore
-
+from meshllm_core.node.answers import NodeParts, node_answers
 
 class NodeBackend:
     """Implements api.manage.ManagementBackend."""
 
-    def __init__(self, store: EventStore, hosts: Hosts, mesh: NodeMesh, stop: Callable[[str], None]) -> None:
-        self.store = store
-        self._hosts = hosts
-        self._mesh = mesh
+    def __init__(self, parts: NodeParts, stop: Callable[[str], None]) -> None:
+        self.store = parts.store
+        self._hosts = parts.hosts
+        self._mesh = parts.mesh
         self._stop = stop
+        self._answers = node_answers(parts)
 
     @property
     def actions(self) -> Mapping[str, ActionSpec]:
         """What may be asked for."""
         return ACTIONS
+
+    @property
+    def questions(self) -> Mapping[str, QuestionSpec]:
+        """What may be looked up."""
+        return QUESTIONS
+
+    async def ask(self, name: str, arguments: msgspec.Struct) -> msgspec.Struct:
+        """Look it up. `arguments` are of the question's own type. Raises MeshError."""
+        return await self._answers[name](arguments)
 
     async def act(self, name: str, arguments: dict[str, Any]) -> dict[str, object]:
         """Do it. `arguments` were checked against the action's schema. Raises MeshError."""

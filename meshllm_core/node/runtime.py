@@ -135,6 +135,7 @@ class _Node:
         from meshllm_core.models.hub import Hub
         from meshllm_core.models.resolve import resolve
         from meshllm_core.node.actions import NodeBackend
+        from meshllm_core.node.answers import NodeParts
         from meshllm_core.node.hosts import Hosts
         from meshllm_core.node.mesh import NodeMesh
         from meshllm_core.node.store import EventStore
@@ -168,7 +169,7 @@ class _Node:
             allowed_hosts=LOOPBACK_HOSTS if is_loopback(settings.host) else frozenset({ANY_HOST}),
         )
         self.api_app = build_openai_app(self.service, limits)
-        backend = NodeBackend(self.store, self.hosts, self.mesh, self.stop)
+        backend = NodeBackend(NodeParts(settings, paths, self.store, self.hosts, self.mesh), self.stop)
         self.console_app = build_management_app(
             backend, token=ensure_token(paths.token_file), console_host=settings.console_host
         )

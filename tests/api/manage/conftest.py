@@ -3,20 +3,40 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
+from typing import Annotated
 
 import httpx
+import msgspec
 import pytest
 import uvicorn
 
 from meshllm_core.api.client import ManagementClient
 from meshllm_core.api.manage import build_management_app
+from meshllm_core.api.questions import QuestionSpec
 from meshllm_core.api.schema import ACTIONS
 from meshllm_core.errors import MeshError
 from meshllm_core.node.store import EventStore
 
 TOKEN = "t" * 43
+
+
+class EchoArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is to be said again."""
+
+    text: Annotated[str, msgspec.Meta(max_length=20)]
+    times: int = 2
+    loud: bool = False
+
+
+class Echoed(msgspec.Struct, frozen=True, kw_only=True):
+    """What was said."""
+
+    text: str
+
+
+ECHO = QuestionSpec("echo/twice", "Say it again.", EchoArguments, Echoed)
 
 
 @dataclass
@@ -27,6 +47,13 @@ class Backend:
     asked: list[tuple[str, dict[str, object]]] = field(default_factory=list)
     error: Exception | None = None
     actions = ACTIONS
+    questions: Mapping[str, QuestionSpec] = field(default_factory=lambda: {"echo/twice": ECHO})
+
+    async def ask(self, name: str, arguments: msgspec.Struct) -> msgspec.Struct:
+        self.asked.append((name, msgspec.structs.asdict(arguments)))
+        if self.error is not None:
+            raise self.error
+        return Echoed(text=str(msgspec.structs.asdict(arguments)))
 
     async def act(self, name: str, arguments: dict[str, object]) -> dict[str, object]:
         self.asked.append((name, arguments))

@@ -1,0 +1,37 @@
+"""Who answers what clients ask: one entry for each of api.questions.QUESTIONS.
+
+Each answering module is imported when it is first asked, so that a node's start does not wait for all of them.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from meshllm_core.config import Settings
+from meshllm_core.node.hosts import Hosts
+from meshllm_core.node.store import EventStore
+from meshllm_core.paths import Paths
+
+if TYPE_CHECKING:
+    from meshllm_core.node.mesh import NodeMesh
+
+Answer = Callable[[Any], Awaitable[msgspec.Struct]]
+"""Takes a question's arguments, gives its answer. Raises MeshError."""
+
+
+@dataclass(frozen=True)
+class NodeParts:
+    """What an answer can be made from."""
+
+    settings: Settings
+    paths: Paths
+    store: EventStore
+    hosts: Hosts
+    mesh: "NodeMesh"
+
+
+def node_answers(parts: NodeParts) -> Mapping[str, Answer]:
+    """By the question's name."""
+    return {}
