@@ -17,6 +17,7 @@ from meshllm_core.bench.raw import open_raw
 from meshllm_core.bench.render import compare_table, facts_line, side_table
 from meshllm_core.bench.session import Side, measure
 from meshllm_core.cli import bench_options as opt
+from meshllm_core.cli.bench_plan import plan
 from meshllm_core.cli.bench_split import split
 from meshllm_core.cli.diagnostics import say
 from meshllm_core.cli.output import clean, emit, emit_json
@@ -28,6 +29,7 @@ app = typer.Typer(
 )
 
 app.command("split")(split)
+app.command("plan")(plan)
 
 
 @app.callback()

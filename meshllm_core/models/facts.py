@@ -1,6 +1,7 @@
 """What a model's files say of it: the numbers that fitting and showing need."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from meshllm_core.ids import ModelId
@@ -65,7 +66,7 @@ class GgufFacts:
         """The public name."""
         return ModelId(model_stem(self.files[0].name))
 
-    @property
+    @cached_property
     def windowed(self) -> bool:
         """Whether some layers keep only a sliding window."""
         return any(cache.windowed for cache in self.caches)

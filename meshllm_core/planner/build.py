@@ -36,13 +36,16 @@ class Builder:
         """The search among chains that hold `lanes` lanes of `context` tokens."""
         if (context, lanes) not in self._searches:
             need = self.memory.demand(context, lanes)
+            # Laid out by the layer where a stage begins, along which the search reads.
+            needed = np.ascontiguousarray(need.T)
+            begins = np.ascontiguousarray(self.memory.legal.T) & (needed <= self._room[:, None, None])
             problem = Problem(
                 compute=self.costs.compute,
                 head=self.costs.head,
                 forward=self._forward,
                 enter=self._enter,
                 leave=self._leave,
-                fits=self.memory.legal & (need <= self._room[:, None, None]),
+                fits=begins.transpose(0, 2, 1),
                 room=self._room,
                 need=need,
             )

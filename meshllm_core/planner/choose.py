@@ -93,7 +93,7 @@ def _by_latency(builder: Builder) -> Splits | None:
     def affordable(length: int, count: int) -> bool:
         """Whether one of the chains found holds so much, with other cuts, at hardly any cost."""
         search = builder.search(length, count)
-        return any(search.cost(chain.nodes) <= limit for chain in outcome.chains)
+        return min(search.costs([chain.nodes for chain in outcome.chains])) <= limit
 
     # More takes more memory, so what is affordable comes last in both lists, as `least` is.
     contexts, counts = request.contexts, request.lane_counts

@@ -82,8 +82,15 @@ class MemoryModel:
             self._low[first, end], self._high[first, end] = window or (0, 0)
 
     @cached_property
-    def _parts(self) -> tuple[Matrix, Matrix, list[tuple[int, int]]]:
-        return _ends(self.model), *_kinds(self.model)
+    def _parts(self) -> tuple[Matrix, Matrix, list[tuple[GgufFacts, GgufFacts]]]:
+        """What belongs to no layer, the kind of each range, and of each kind the facts of a stage that does
+        not know the vocabulary and of one that does."""
+        kinds, examples = _kinds(self.model)
+        facts = []
+        for first, end in examples:
+            stub = replace(self.model.stage_facts(first, end), vocabulary=STUB_ROWS)
+            facts.append((stub, replace(stub, vocabulary=self.model.facts.vocabulary)))
+        return _ends(self.model), kinds, facts
 
     def stage(self, first: int, end: int, context: int, lanes: int) -> StageMemory:
         """A stage with layers [first, end) for `lanes` lanes of `context` tokens."""
@@ -119,15 +126,13 @@ class MemoryModel:
             cache: kv_bytes(replace(facts, caches=(cache,)), context, lanes, settings)
             for cache in dict.fromkeys(facts.caches[:layers])
         }
-        each = [caches[cache] for cache in facts.caches[:layers]]
-        sums = np.cumsum([0, *(kv + size for kv, size in zip(each, self.model.layer_bytes, strict=True))])
+        each = np.array([caches[cache] for cache in facts.caches[:layers]], dtype=np.int64)
+        sums = np.concatenate([[0], np.cumsum(each + np.array(self.model.layer_bytes, dtype=np.int64))])
         ends, kinds, examples = self._parts
         total = ends + sums[self._high] - sums[self._low]
         # A stage's graph depends on its range by a few properties only: each combination is worked out once.
         inner, readers, last = [], [], []
-        for first, end in examples:
-            stub = replace(self.model.stage_facts(first, end), vocabulary=STUB_ROWS)
-            full = replace(stub, vocabulary=facts.vocabulary)
+        for stub, full in examples:
             inner.append(compute_bytes(stub, context, lanes, _all_rows(settings)))
             readers.append(compute_bytes(full, context, lanes, _all_rows(settings)))
             last.append(compute_bytes(full, context, lanes, settings))

@@ -6,15 +6,17 @@ tour, so the columns kept per step are bounded; what is dropped is compared with
 might be beaten says so. Costs are whole nanoseconds, so that equal means equal.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, islice, pairwise
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-Matrix = npt.NDArray[np.int64]
-NEVER = 1 << 60
-"""A cost that no chain has."""
+from meshllm_core.planner.reach import NEVER, Matrix, Stages
+
+__all__ = ["NEVER", "Chain", "Outcome", "Problem", "Search"]
+
 FEW = 7
 """Among so many machines nothing is ever dropped."""
 ALL = 420
@@ -28,7 +30,7 @@ within 2 % of the best, thirty that need four to six stages within 1 %; ten stag
 
 @dataclass(frozen=True)
 class Problem:
-    """Machines by index; costs in nanoseconds."""
+    """Machines by index, 57 at most (a set of them is a number); costs in nanoseconds."""
 
     compute: Matrix
     """[node, end]: of the layers before `end`."""
@@ -81,10 +83,20 @@ class Outcome:
     """Whether nothing better (or, without a chain, none at all) can exist."""
 
 
-Label = tuple[int, int]
-"""The set of machines as bits, and the last of them."""
-Level = dict[Label, Matrix]
-"""For chains of so many stages: the least cost by the layer where they end."""
+@dataclass(frozen=True)
+class Level:
+    """Chains of so many stages, one row for each set of machines with the last of them."""
+
+    used: Matrix
+    """[row]: the set of machines as bits."""
+    last: Matrix
+    """[row]: the last of them."""
+    columns: Matrix
+    """[row, end]: the least cost by the layer where they end; NEVER where none does."""
+
+    def rows(self, chosen: Matrix) -> "Level":
+        """Some of them."""
+        return Level(self.used[chosen], self.last[chosen], self.columns[chosen])
 
 
 class Search:
@@ -93,34 +105,30 @@ class Search:
     def __init__(self, problem: Problem) -> None:
         self._p = problem
         self._layers = problem.layers
-        spans = np.arange(problem.layers + 1, dtype=np.int16)
-        lengths = problem.fits * np.maximum(spans[None, :] - spans[:, None], 0)
-        self._capacity = [int(capacity) for capacity in lengths.max(axis=(1, 2))]
-        pace = np.diff(problem.compute, axis=1).min(axis=1)
-        self._pace = [int(each) for each in pace]
-        self._usable = [node for node, capacity in enumerate(self._capacity) if capacity]
-        self._roomiest = sorted(self._usable, key=lambda node: -self._capacity[node])
-        self._fastest = sorted(self._usable, key=lambda node: self._pace[node])
+        self._stages = Stages(problem.compute, problem.fits)
+        self._capacity = self._stages.capacity
+        self._pace: Matrix = np.diff(problem.compute, axis=1).min(axis=1)
+        self._usable = np.flatnonzero(self._capacity)
+        self._roomiest = self._usable[np.argsort(-self._capacity[self._usable], kind="stable")]
+        self._fastest = self._usable[np.argsort(self._pace[self._usable], kind="stable")]
         off = problem.forward + np.where(np.eye(problem.nodes, dtype=bool), NEVER, 0)
         self._least_hop = int(off.min()) if problem.nodes > 1 else 0
         self._least_exit = int((problem.leave + problem.head).min()) if problem.nodes else 0
-        self._stages: dict[int, Matrix] = {}
-        self._reaches: dict[Label, int] = {}
-        self._rests: dict[Label, Matrix] = {}
+        self._prices: dict[int, Matrix] = {}
         self._climbed: dict[int, tuple[list[Level], int]] = {}
 
-    def _stage(self, node: int) -> Matrix:
+    def _price(self, node: int) -> Matrix:
         """[first, end]: what a stage costs on `node`, NEVER where it does not fit."""
-        if node not in self._stages:
+        if node not in self._prices:
             compute = self._p.compute[node]
-            self._stages[node] = np.where(self._p.fits[node], compute[None, :] - compute[:, None], NEVER)
-        return self._stages[node]
+            self._prices[node] = np.where(self._p.fits[node], compute[None, :] - compute[:, None], NEVER)
+        return self._prices[node]
 
     def fewest(self) -> int:
         """Fewer stages than this cannot hold the model; more than the machines if no number can."""
         left = self._layers
-        for count, capacity in enumerate(sorted(self._capacity, reverse=True), 1):
-            left -= capacity
+        for count, capacity in enumerate(np.sort(self._capacity)[::-1], 1):
+            left -= int(capacity)
             if left <= 0:
                 return max(2, count)
         return self._p.nodes + 1
@@ -154,142 +162,139 @@ class Search:
         return levels, dropped
 
     def _start(self, stages: int) -> Level:
-        level = {}
-        for node in self._usable:
-            compute = self._p.compute[node]
-            column = np.where(self._p.fits[node, 0], self._p.enter[node] + compute, NEVER)
-            if self._keep_reachable(column, 1 << node, stages - 1):
-                level[1 << node, node] = column
-        return level
+        first = self._usable
+        begun = self._p.enter[first, None] + self._p.compute[first]
+        columns = np.where(self._p.fits[first, 0], begun, NEVER)
+        return self._reachable(Level(np.left_shift(1, first), first, columns), stages - 1)
 
-    def _keep_reachable(self, column: Matrix, used: int, left: int) -> bool:
-        """Strikes ends from which `left` more stages cannot get to the last layer; whether any stays."""
-        reach = self._reaches.get((used, left))
-        if reach is None:
-            free = (self._capacity[node] for node in self._roomiest if not used >> node & 1)
-            reach = self._reaches[used, left] = sum(islice(free, left))
-        column[: max(0, self._layers - reach)] = NEVER
-        column[self._layers - left + 1 :] = NEVER
-        return bool((column < NEVER).any())
+    def _free(self, used: Matrix, order: Matrix) -> npt.NDArray[np.bool_]:
+        """[row, place in `order`]: whether that machine is not used yet."""
+        free: npt.NDArray[np.bool_] = used[:, None] >> order & 1 == 0
+        return free
 
-    def _rest(self, used: int, left: int) -> Matrix:
-        """[end]: what the layers from there on cost at least, on the fastest machines that are free."""
-        found = self._rests.get((used, left))
-        if found is None:
-            free = [node for node in self._fastest if not used >> node & 1]
-            capacity = list(accumulate((self._capacity[node] for node in free), initial=0))
-            costs = list(accumulate((self._capacity[node] * self._pace[node] for node in free), initial=0))
-            least = np.interp(np.arange(self._layers, -1, -1), capacity, costs).astype(np.int64)
-            found = least + ((left - 1) * self._least_hop + self._least_exit)
-            self._rests[used, left] = found
-        return found
+    def _reachable(self, level: Level, left: int) -> Level:
+        """Without ends from which `left` more stages cannot get to the last layer, and rows without any."""
+        free = self._free(level.used, self._roomiest)
+        counted = free & (free.cumsum(axis=1) <= left)
+        reach = (counted * self._capacity[self._roomiest]).sum(axis=1)
+        ends = np.arange(self._layers + 1)
+        lost = (ends < self._layers - reach[:, None]) | (ends > self._layers - left)
+        level = Level(level.used, level.last, np.where(lost, NEVER, level.columns))
+        return level.rows(np.flatnonzero((level.columns < NEVER).any(axis=1)))
+
+    def _rests(self, used: Matrix, left: int) -> Matrix:
+        """[row, end]: what the layers from there on cost at least, on the fastest machines that are free."""
+        free = self._free(used, self._fastest)
+        pace, capacity = self._pace[self._fastest], self._capacity[self._fastest] * free
+        after = capacity.cumsum(axis=1)
+        # The price of each further layer, by the places where it changes: where another machine begins, and
+        # where the last one ends. Each takes a layer at least, so no two begin at the same place.
+        paced = pace * free
+        before = np.concatenate(
+            [np.zeros((len(used), 1), np.int64), np.maximum.accumulate(paced, axis=1)], axis=1
+        )
+        changes = np.zeros((len(used), self._layers + 2), dtype=np.int64)
+        rows, places = np.nonzero(free)
+        at = np.minimum(after - capacity, self._layers + 1)
+        changes[rows, at[rows, places]] = (paced - before[:, :-1])[rows, places]
+        ends = after[:, -1]
+        short = np.flatnonzero(ends <= self._layers)
+        changes[short, ends[short]] = -before[short, -1]
+        costs = np.zeros((len(used), self._layers + 1), dtype=np.int64)
+        costs[:, 1:] = changes[:, : self._layers].cumsum(axis=1).cumsum(axis=1)
+        return costs[:, ::-1] + ((left - 1) * self._least_hop + self._least_exit)
 
     def _extend(self, level: Level, left: int, kept: int) -> tuple[Level, int]:
         """One stage more, of `left` that are missing; and the least cost of what was dropped."""
-        if not level:
-            return {}, NEVER
-        labels = list(level)
-        columns = np.stack([level[label] for label in labels])
-        bounds = np.stack([self._rest(used, left) for used, _ in labels])
-        least = (columns + bounds).min(axis=1)[:, None] + self._p.forward[[last for _, last in labels]]
+        if not len(level.used):
+            return level, NEVER
+        machines = np.arange(self._p.nodes)
+        least = (level.columns + self._rests(level.used, left)).min(axis=1)[:, None]
+        least = least + self._p.forward[level.last]
         # How far a chain gets with the next machine: the roomy ones must not be lost among the fast.
-        far = self._layers - (columns[:, ::-1] < NEVER).argmax(axis=1)
-        reach = far[:, None] + np.array(self._capacity)[None, :]
-        for index, (used, _) in enumerate(labels):
-            least[index, [node for node in range(self._p.nodes) if used >> node & 1]] = NEVER
-        least[:, [node for node in range(self._p.nodes) if not self._capacity[node]]] = NEVER
+        far = self._layers - (level.columns[:, ::-1] < NEVER).argmax(axis=1)
+        reach = far[:, None] + self._capacity[None, :]
+        least[~self._free(level.used, machines)] = NEVER
+        least[:, self._capacity == 0] = NEVER
         chosen, dropped = _choose(least.ravel(), reach.ravel(), kept)
-        grown: Level = {}
-        for index, node in zip(*np.unravel_index(chosen, least.shape), strict=True):
-            used, last = labels[index]
-            column = self._append(columns[index], last, int(node))
-            label = used | 1 << int(node), int(node)
-            grown[label] = np.minimum(grown[label], column) if label in grown else column
-        dead = [
-            label for label, column in grown.items() if not self._keep_reachable(column, label[0], left - 1)
-        ]
-        for label in dead:
-            del grown[label]
-        return grown, dropped
-
-    def _append(self, column: Matrix, last: int, node: int) -> Matrix:
-        """The column after one more stage on `node`."""
-        ends = np.flatnonzero(column < NEVER)
-        low, high = int(ends[0]), int(ends[-1]) + 1
-        start = column[low:high] + self._p.forward[last, node]
-        ways: Matrix = (start[:, None] + self._stage(node)[low:high]).min(axis=0)
-        return np.minimum(ways, NEVER)
+        before, node = np.unravel_index(chosen, least.shape)
+        hop = self._p.forward[level.last[before], node]
+        columns = self._stages.extend(level.columns[before] + hop[:, None], node)
+        grown = _merged(Level(level.used[before] | np.left_shift(1, node), node, columns))
+        return self._reachable(grown, left - 1), dropped
 
     def _finish(self, levels: list[Level], count: int) -> tuple[Chain, ...]:
-        if not levels[-1]:
+        level, p = levels[-1], self._p
+        if not len(level.used):
             return ()
-        labels = list(levels[-1])
-        columns = np.stack([levels[-1][label] for label in labels])
-        lasts = [last for _, last in labels]
-        totals = np.full((len(labels), self._p.nodes), NEVER, dtype=np.int64)
-        for node in self._usable:
-            compute = self._p.compute[node]
-            final = np.where(self._p.fits[node, :, -1], compute[-1] - compute, NEVER)
-            ways = (columns + final).min(axis=1) + self._p.forward[lasts, node]
-            totals[:, node] = ways + (self._p.head[node] + self._p.leave[node])
-        for index, (used, _) in enumerate(labels):
-            totals[index, [node for node in range(self._p.nodes) if used >> node & 1]] = NEVER
-        room = np.array([sum(self._p.room[node] for node in _members(used)) for used, _ in labels])
-        spare = room[:, None] + self._p.room[None, :]
+        totals = np.full((len(level.used), p.nodes), NEVER, dtype=np.int64)
+        for usable in self._usable:
+            compute = p.compute[usable]
+            final = np.where(p.fits[usable, :, -1], compute[-1] - compute, NEVER)
+            ways = (level.columns + final).min(axis=1) + p.forward[level.last, usable]
+            totals[:, usable] = ways + (p.head[usable] + p.leave[usable])
+        free = self._free(level.used, np.arange(p.nodes))
+        totals[~free] = NEVER
+        spare = (~free * p.room).sum(axis=1)[:, None] + p.room[None, :]
         # Among equal costs the roomiest machines first.
         ranking = np.lexsort((-spare.ravel(), totals.ravel()))
-        chains: dict[frozenset[int], Chain] = {}
-        for index, node in zip(*np.unravel_index(ranking, totals.shape), strict=True):
-            if totals[index, node] >= NEVER or len(chains) == count:
+        chains: dict[int, Chain] = {}
+        for place in ranking:
+            row, node = divmod(int(place), p.nodes)
+            if totals[row, node] >= NEVER or len(chains) == count:
                 break
-            members = frozenset((*_members(labels[index][0]), int(node)))
+            members = int(level.used[row]) | 1 << node
             if members not in chains:
-                chains[members] = self.place(self._order(levels, labels[index], int(node)))
+                chains[members] = self.place(self._order(levels, row, node))
         return tuple(sorted(chains.values(), key=lambda chain: (chain.cost, chain.fullest, chain.nodes)))
 
-    def _order(self, levels: list[Level], label: Label, node: int) -> tuple[int, ...]:
+    def _order(self, levels: list[Level], row: int, node: int) -> tuple[int, ...]:
         """The machines in order, found by asking each step which of its predecessors gave the cost."""
         order = [node]
         end = self._layers
         for depth in range(len(levels) - 1, -1, -1):
-            used, last = label
-            column = levels[depth][label]
-            end = int((column + self._stage(order[-1])[:, end]).argmin())
+            level = levels[depth]
+            end = int((level.columns[row] + self._price(order[-1])[:, end]).argmin())
+            last = int(level.last[row])
             order.append(last)
             if depth == 0:
                 break
-            before = used & ~(1 << last)
-            final = self._stage(last)[:, end]
-            costs = {
-                other: int((origin + self._p.forward[other[1], last] + final).min())
-                for other, origin in levels[depth - 1].items()
-                if other[0] == before
-            }
-            label = min(costs, key=costs.__getitem__)
+            earlier = levels[depth - 1]
+            others = np.flatnonzero(earlier.used == level.used[row] & ~(1 << last))
+            ways = (earlier.columns[others] + self._price(last)[:, end]).min(axis=1)
+            row = int(others[(ways + self._p.forward[earlier.last[others], last]).argmin()])
         return tuple(reversed(order))
 
-    def cost(self, order: tuple[int, ...]) -> int:
-        """What machines in this order cost with the cheapest cuts; NEVER where these do not fit."""
-        compute = self._p.compute[order[0]]
-        column = np.where(self._p.fits[order[0], 0], self._p.enter[order[0]] + compute, NEVER)
-        for last, node in pairwise(order):
-            if column.min() >= NEVER:
-                return NEVER
-            column = self._append(column, last, node)
-        return min(NEVER, int(column[-1] + self._p.head[order[-1]] + self._p.leave[order[-1]]))
+    def costs(self, orders: Sequence[tuple[int, ...]]) -> list[int]:
+        """What machines in each order cost with the cheapest cuts; NEVER where these do not fit.
+
+        All orders are of the same length.
+        """
+        p, nodes = self._p, np.array(orders, dtype=np.int64)
+        first, final = nodes[:, 0], nodes[:, -1]
+        columns = np.where(p.fits[first, 0], p.enter[first, None] + p.compute[first], NEVER)
+        for last, node in pairwise(nodes.T):
+            columns = self._stages.extend(columns + p.forward[last, node][:, None], node)
+        total = np.minimum(NEVER, columns[:, -1] + p.head[final] + p.leave[final])
+        return [int(cost) for cost in total]
 
     def place(self, order: tuple[int, ...]) -> Chain:
         """The cheapest cuts for machines in this order; of equal ones those that fill the fullest least."""
         p = self._p
-        cost = p.enter[order[0]] + self._stage(order[0])[0]
+        cost = p.enter[order[0]] + self._price(order[0])[0]
         fill = p.need[0] / p.room[order[0]]
         back = []
         for step, node in enumerate(order[1:], 1):
             # Every machine that follows takes a layer at least, which the ranges that fit see to.
-            paths = cost[:, None] + p.forward[order[step - 1], node] + self._stage(node)
+            ends = np.flatnonzero(cost < NEVER)
+            rows = slice(ends[0], ends[-1] + 1) if len(ends) else slice(0, 1)
+            paths = cost[rows, None] + p.forward[order[step - 1], node] + self._price(node)[rows]
             least = paths.min(axis=0)
-            filled = np.where(paths == least, np.maximum(fill[:, None], p.need / p.room[node]), np.inf)
-            back.append(filled.argmin(axis=0))
+            filled = np.full(paths.shape, np.inf)
+            first, end = np.nonzero((paths == least) & (least < NEVER))
+            shares = p.need[first + rows.start, end] / p.room[node]
+            filled[first, end] = np.maximum(fill[first + rows.start], shares)
+            back.append(filled.argmin(axis=0) + rows.start)
             cost, fill = np.minimum(least, NEVER), filled.min(axis=0)
         cuts = [p.layers]
         for origins in reversed(back):
@@ -298,8 +303,16 @@ class Search:
         return Chain(order, (0, *reversed(cuts)), min(total, NEVER), float(fill[p.layers]))
 
 
-def _members(used: int) -> list[int]:
-    return [node for node in range(used.bit_length()) if used >> node & 1]
+def _merged(level: Level) -> Level:
+    """Rows of the same machines with the same last one become one, at the place of the first of them."""
+    key = level.used << 6 | level.last
+    _, at, group = np.unique(key, return_index=True, return_inverse=True)
+    if len(at) == len(key):
+        return level
+    columns = np.full((len(at), level.columns.shape[1]), NEVER, dtype=np.int64)
+    np.minimum.at(columns, group, level.columns)
+    order = np.argsort(at)
+    return Level(level.used[at[order]], level.last[at[order]], columns[order])
 
 
 def _choose(least: Matrix, reach: Matrix, kept: int) -> tuple[Matrix, int]:

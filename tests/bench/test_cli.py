@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+from pathlib import Path
 
 from meshllm_core.errors import ExitCode
 from tests.bench.stub import Behaviour, stub_server
@@ -65,3 +66,29 @@ async def test_a_server_cannot_command_the_terminal_by_its_models_name() -> None
     assert code == ExitCode.OK, talk
     assert "evil" in table
     assert "\x1b" not in table + talk
+
+
+async def test_planning_is_measured_against_a_bound() -> None:
+    small = ("plan", "--nodes", "6", "--layers", "30", "--clusters", "1", "--runs", "1")
+    code, text, talk = await run(*small, "--bound", "60000", "--json")
+    assert code == ExitCode.OK, talk
+    document = json.loads(text)
+    assert document["good"] is True
+    assert {row["room_gb"] for row in document["rows"]} >= {300, 30}
+    assert {1, 6} <= {count for row in document["rows"] for count in row["stages"]}
+    assert 0 < document["median_ms"] <= document["worst_ms"]
+    code, table, _ = await run(*small, "--bound", "0.001")
+    assert code == ExitCode.CHECK
+    assert "bound 0.001 ms" in table
+
+
+async def test_raw_planning_times_can_be_read_again(tmp_path: Path) -> None:
+    raw = tmp_path / "raw.jsonl"
+    code, _, talk = await run(
+        "plan", "--nodes", "4", "--layers", "10", "--clusters", "2", "--runs", "3", "--raw", str(raw)
+    )
+    assert code == ExitCode.OK, talk
+    conditions, *lines = [json.loads(line) for line in raw.read_text().splitlines()]
+    assert (conditions["kind"], conditions["nodes"]) == ("conditions", 4)
+    assert all(line["kind"] == "plan" and len(line["ms"]) == 3 for line in lines)
+    assert {line["cluster"] for line in lines} == {0, 1}
