@@ -13,7 +13,7 @@ from meshllm_core.ids import NodeId
 from meshllm_core.models.fit import EngineSettings
 from meshllm_core.models.resolve import ResolvedModel
 from meshllm_core.node.split_gate import Gate
-from meshllm_core.node.split_plan import CPU, Alone, SplitPlan, Wish, plan_split
+from meshllm_core.node.split_plan import CPU, Alone, SplitPlan, Wish, staged
 from meshllm_core.paths import Paths
 from meshllm_core.planner.memory import MemoryModel
 from meshllm_core.planner.plan import plan
@@ -86,7 +86,7 @@ def judge(
     if len(answer.chosen.stages) == 1:
         return _alone(answer, checked, asked)
     try:
-        split = plan_split(wish, able, links(found))
+        split = staged(answer, request, able)
     except ModelTooLarge as error:
         return Verdict(
             model=planned.model.name,

@@ -125,14 +125,22 @@ def plan_split(
 
     Raises ModelTooLarge with what is missing and what would fit, ConfigError for a lock that does not hold.
     """
-    coordinator = machines[-1]
-    by_name = {machine.name: machine for machine in machines}
     request = wish.request(machines, links)
     if wish.lock is not None:
-        return _locked(wish.lock, request, by_name, coordinator)
+        return _locked(wish.lock, request, {machine.name: machine for machine in machines}, machines[-1])
     answer = plan(request)
     if isinstance(answer, Refusal):
         raise too_large(answer)
+    return staged(answer, request, machines)
+
+
+def staged(answer: Plan, request: PlanRequest, machines: Sequence[Machine]) -> SplitPlan | Alone:
+    """What the planner answered to `request`, on the ring of `machines`, of which the last coordinates.
+
+    Raises ModelTooLarge where none of its candidates has a stage there.
+    """
+    coordinator = machines[-1]
+    by_name = {machine.name: machine for machine in machines}
     if len(answer.chosen.stages) == 1:
         return Alone(by_name[answer.chosen.nodes[0]], answer.sentence)
     ring = _Ring(request, by_name, coordinator)
@@ -142,7 +150,7 @@ def plan_split(
         stages = ring.of(candidate)
         if stages is not None:
             return SplitPlan(
-                _with_trips(stages, links),
+                _with_trips(stages, _trips(request)),
                 candidate,
                 _sentence(answer, candidate),
                 candidate.reasons,
@@ -180,8 +188,13 @@ def _locked(
         for one in candidate.stages
     )
     sentence = f"{candidate.title}: {candidate.reasons[0] if candidate.reasons else 'fixed by the lock file'}"
-    trips = {pair: link.rtt_ms for pair, link in request.network.links.items()}
-    return SplitPlan(_with_trips(stages, trips), candidate, sentence, candidate.reasons, request.target_ms)
+    return SplitPlan(
+        _with_trips(stages, _trips(request)), candidate, sentence, candidate.reasons, request.target_ms
+    )
+
+
+def _trips(request: PlanRequest) -> dict[tuple[str, str], float]:
+    return {pair: link.rtt_ms for pair, link in request.network.links.items()}
 
 
 def _with_trips(stages: tuple[StagePlan, ...], links: dict[tuple[str, str], float]) -> tuple[StagePlan, ...]:
