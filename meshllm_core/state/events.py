@@ -10,6 +10,8 @@ from typing import Literal
 import msgspec
 
 from meshllm_core.ids import ModelId, RequestId
+from meshllm_core.state.download_events import DownloadChanged as DownloadChanged
+from meshllm_core.state.download_events import DownloadRemoved as DownloadRemoved
 from meshllm_core.state.event import Event as Event
 from meshllm_core.state.event import NoticeLevel as NoticeLevel
 from meshllm_core.state.mesh_events import (
@@ -233,6 +235,8 @@ AnyEvent = (
     | ModelReady
     | ModelFailed
     | ModelUnloaded
+    | DownloadChanged
+    | DownloadRemoved
     | EngineExited
     | RequestStarted
     | RequestFinished

@@ -6,6 +6,7 @@ import msgspec
 
 from meshllm_core.ids import ModelId
 from meshllm_core.state import events as ev
+from meshllm_core.state.reduce_downloads import download_words, fold_download
 from meshllm_core.state.reduce_mesh import MeshEvent, fold_mesh, mesh_words
 from meshllm_core.state.reduce_split import fold_split, split_words
 from meshllm_core.state.snapshot import (
@@ -73,6 +74,10 @@ def _fold(snapshot: NodeSnapshot, event: ev.AnyEvent) -> NodeSnapshot:
         case ev.SplitPlanned() | ev.StageUpdated() | ev.StageHosted() | ev.StageReleased():
             folded = fold_split(snapshot, event)
             words = split_words(snapshot, event)
+            return _notice(folded, event.at, *words) if words else folded
+        case ev.DownloadChanged() | ev.DownloadRemoved():
+            folded = fold_download(snapshot, event)
+            words = download_words(snapshot, event)
             return _notice(folded, event.at, *words) if words else folded
         case _:
             return _fold_mesh(snapshot, event)

@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 from meshllm_core.ids import ModelId, RequestId
+from meshllm_core.state.download_events import DownloadRow
 from meshllm_core.state.event import NoticeLevel
 from meshllm_core.state.events import Device, FinishReason
 from meshllm_core.state.mesh_events import InviteRow, JoinStep, PeerRow, Publication, StepStatus
@@ -171,6 +172,8 @@ class NodeSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes that a stage may take here."""
     devices: tuple[Device, ...] = ()
     models: tuple[ModelView, ...] = ()
+    downloads: tuple[DownloadRow, ...] = ()
+    """Oldest first."""
     requests: tuple[RequestView, ...] = ()
     """Oldest first, at most REQUESTS_KEPT."""
     notices: tuple[Notice, ...] = ()
