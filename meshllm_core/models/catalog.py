@@ -26,6 +26,13 @@ class CatalogEntry(msgspec.Struct, frozen=True, kw_only=True):
     parameters: int
     kv_bytes_per_token: int
     """Of the whole model, f16."""
+    layers: int
+    width: int
+    vocabulary: int
+    context: int
+    """Tokens that it was trained on."""
+    active_parameters: int = 0
+    """What one token uses; 0: all of them."""
     licence: str
     about: str
 
