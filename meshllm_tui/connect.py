@@ -9,7 +9,7 @@ import contextlib
 import importlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from meshllm_core.state.events import LoggedEvent
 from meshllm_core.state.snapshot import NodeSnapshot
@@ -17,6 +17,8 @@ from meshllm_tui.session import NodeClient
 
 if TYPE_CHECKING:
     from meshllm_core.api.client import ChatDelta, ManagementClient
+
+T = TypeVar("T")
 
 TOKEN_LIMIT = 4096
 """Bytes of the token file that are read at most."""
@@ -67,6 +69,9 @@ class _OwnerClient:
 
     async def act(self, name: str, /, **arguments: Any) -> Mapping[str, Any]:
         return await self._current().act(name, **arguments)
+
+    async def ask(self, name: str, kind: type[T], /, **arguments: Any) -> T:
+        return await self._current().ask(name, kind, **arguments)
 
     async def chat_stream(
         self, messages: Sequence[dict[str, str]], model: str

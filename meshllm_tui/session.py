@@ -5,7 +5,7 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from meshllm_core.errors import MeshError, NodeNotRunning, describe
 from meshllm_core.state.events import LoggedEvent, NoticeLevel
@@ -14,6 +14,8 @@ from meshllm_core.state.snapshot import NodeSnapshot, Notice
 from meshllm_tui.cleaning import clean
 from meshllm_tui.conversation import ChatClient
 from meshllm_tui.present import Link, NodeView
+
+T = TypeVar("T")
 
 QUIET_SECONDS = 5.0
 """Without an event for so long, the node is asked whether it is still there."""
@@ -35,6 +37,9 @@ class NodeClient(ChatClient, Protocol):
 
     async def act(self, name: str, /, **arguments: Any) -> Mapping[str, Any]:
         """Run one of the node's actions."""
+
+    async def ask(self, name: str, kind: type[T], /, **arguments: Any) -> T:
+        """Ask one of the node's questions, whose answer is a `kind`."""
 
     async def close(self) -> None:
         """Give the connections back."""

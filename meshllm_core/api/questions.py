@@ -10,6 +10,7 @@ import msgspec
 from starlette.datastructures import QueryParams
 
 from meshllm_core.api.manage_actions import sentence_of
+from meshllm_core.api.schema_logs import LogPiece, LogsAnswer, LogsArguments, ReadLogArguments
 from meshllm_core.errors import InvalidRequest
 
 
@@ -30,6 +31,8 @@ QUESTIONS: Mapping[str, QuestionSpec] = {
     spec.name: spec
     for spec in (
         # One line per question.
+        QuestionSpec("logs", "Which logs this node and its engines write.", LogsArguments, LogsAnswer),
+        QuestionSpec("logs/read", "A piece of one log.", ReadLogArguments, LogPiece),
     )
 }
 

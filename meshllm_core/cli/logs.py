@@ -1,7 +1,6 @@
 """`meshllm logs`: the end of the node's log, or of an engine's."""
 
 import os
-import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,10 +13,11 @@ from meshllm_core.cli.options import AsJson
 from meshllm_core.cli.output import clean, emit, emit_json, is_terminal, write
 from meshllm_core.errors import ConfigError, NodeError
 from meshllm_core.log import log_file
+from meshllm_core.log_files import NODE, engine_file, engine_name, list_logs, tail
 from meshllm_core.paths import Paths, default_paths
 
-READ_LIMIT = 4 << 20
-"""Bytes from the end of a file that are looked at."""
+READ_LIMIT = 1 << 20
+"""Bytes of a growing file that are read at a time."""
 FOLLOW_SECONDS = 0.25
 
 Lines = Annotated[int, typer.Option("--lines", "-n", min=1, max=10_000, help="Lines from the end.")]
@@ -43,16 +43,6 @@ def logs(lines: Lines = 50, follow: Follow = False, engine: Engine = "", as_json
     if follow:
         for text in new_text(file):
             write(clean(text) if is_terminal() else text)
-
-
-def tail(file: Path, lines: int) -> list[str]:
-    """The last lines of a file. Raises NodeError when it cannot be read."""
-    try:
-        with file.open("rb") as opened:
-            opened.seek(max(0, opened.seek(0, 2) - READ_LIMIT))
-            return opened.read(READ_LIMIT).decode("utf-8", "replace").splitlines()[-lines:]
-    except OSError as error:
-        raise NodeError(f"Cannot read {file}: {error.strerror}.", hint="Has a node run here?") from None
 
 
 def new_text(file: Path) -> Iterator[str]:
@@ -82,12 +72,10 @@ def _replaced(file: Path, descriptor: int) -> bool:
 def _file(paths: Paths, engine: str) -> Path:
     if not engine:
         return log_file(paths)
-    # The node writes what a file name cannot hold as an underscore.
-    wanted = re.sub(r"[^A-Za-z0-9._-]+", "_", engine)[:120]
-    file = paths.logs / f"engine-{wanted}.log"
+    file = engine_file(paths.logs, engine)
     if file.is_file():
         return file
-    known = sorted(found.stem.removeprefix("engine-") for found in paths.logs.glob("engine-*.log"))
+    known = sorted(engine_name(log.name) for log in list_logs(paths) if log.name != NODE)
     raise NodeError(
         f"There is no engine log of {engine!r}.", hint=f"There are logs of: {', '.join(known) or 'none'}."
     )

@@ -3,6 +3,7 @@
 Each answering module is imported when it is first asked, so that a node's start does not wait for all of them.
 """
 
+import importlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -34,4 +35,18 @@ class NodeParts:
 
 def node_answers(parts: NodeParts) -> Mapping[str, Answer]:
     """By the question's name."""
-    return {}
+    return {
+        "logs": _lazy("answer_logs", "answer_logs", parts.paths),
+        "logs/read": _lazy("answer_logs", "answer_read_log", parts.paths),
+    }
+
+
+def _lazy(module: str, function: str, parts: object) -> Answer:
+    """An answering function of a module below meshllm_core.node, imported when it is first asked."""
+
+    async def answer(arguments: msgspec.Struct) -> msgspec.Struct:
+        found = getattr(importlib.import_module(f"meshllm_core.node.{module}"), function)
+        answered: msgspec.Struct = await found(parts, arguments)
+        return answered
+
+    return answer

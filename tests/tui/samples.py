@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from meshllm_core.api.client import ChatDelta
 from meshllm_core.errors import MeshError, NodeNotRunning
@@ -12,6 +12,7 @@ from meshllm_core.state import events as ev
 from meshllm_core.state.reduce import reduce
 from meshllm_core.state.snapshot import NodeSnapshot
 
+T = TypeVar("T")
 GIB = 1 << 30
 MIB = 1 << 20
 SMALL = ModelId("SmolLM2-135M-Instruct")
@@ -146,6 +147,9 @@ class ScriptedClient:
     acted: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     answers: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     """What an action answers, by its name."""
+    replies: dict[str, object] = field(default_factory=dict)
+    """What a question is answered by its name, or the error that it is refused with."""
+    questions: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     effects: dict[str, Sequence[ev.AnyEvent]] = field(default_factory=dict)
     """What happens on the node when it is asked for an action."""
     asked: list[tuple[list[dict[str, str]], str]] = field(default_factory=list)
@@ -180,6 +184,16 @@ class ScriptedClient:
         for event in self.effects.get(name, ()):
             self.happen(event)
         return self.answers.get(name, {})
+
+    async def ask(self, name: str, kind: type[T], /, **arguments: Any) -> T:
+        self.questions.append((name, arguments))
+        reply = self.replies.get(name)
+        if callable(reply):
+            reply = reply(**arguments)
+        if isinstance(reply, MeshError):
+            raise reply
+        assert isinstance(reply, kind), f"the test gave no reply to {name}"
+        return reply
 
     async def chat_stream(self, messages: Sequence[dict[str, str]], model: str) -> AsyncGenerator[ChatDelta]:
         self.asked.append((list(messages), model))
