@@ -1,11 +1,12 @@
 """The dashboard's root: theme, screens, keys. It paints before the node has answered, and connects after."""
 
+import importlib
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
 from pathlib import Path, PurePath
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from textual import events
 from textual.app import App, SystemCommand
@@ -14,17 +15,25 @@ from textual.geometry import Size
 from textual.screen import Screen
 from textual.worker import Worker, WorkerState
 
-from meshllm_core.errors import describe
-from meshllm_tui.actions import Action
+from meshllm_core.errors import MeshError, describe
+from meshllm_core.ids import ModelId
+from meshllm_tui.actions.action import ANYWHERE, PAGE, Action
+from meshllm_tui.actions.pages import PAGES
+from meshllm_tui.actions.registry import PLACES
 from meshllm_tui.bridge import Throttle
+from meshllm_tui.cleaning import one_line
 from meshllm_tui.commands import RegistryCommands
 from meshllm_tui.connect import open_client
 from meshllm_tui.join_source import DecodePicture
 from meshllm_tui.keys import bindings_of
-from meshllm_tui.messages import SnapshotChanged
+from meshllm_tui.messages import ActionDone, ActionFailed, SnapshotChanged
+from meshllm_tui.pages.mesh import MeshPage
+from meshllm_tui.pages.page import BREAKPOINTS, Page
+from meshllm_tui.present import endpoint
 from meshllm_tui.screens.ask import AskScreen
 from meshllm_tui.screens.help import HelpScreen
-from meshllm_tui.screens.home import BREAKPOINTS, HomeScreen
+from meshllm_tui.screens.load import LoadScreen
+from meshllm_tui.screens.mesh_desk import MeshDesk
 from meshllm_tui.screens.small import SMALLEST, SmallScreen
 from meshllm_tui.session import NodeClient, Session
 from meshllm_tui.themes import DEFAULT_THEME, THEMES
@@ -43,13 +52,14 @@ class MeshApp(App[int]):
     TITLE = "meshllm"
     CSS_PATH: ClassVar[str | PurePath | list[str | PurePath] | None] = [
         "styles/base.tcss",
-        "styles/home.tcss",
+        "styles/pages.tcss",
         "styles/dialogs.tcss",
         "styles/mesh.tcss",
         "styles/help.tcss",
         "styles/small.tcss",
     ]
-    BINDINGS = bindings_of("anywhere")
+    BINDINGS = bindings_of(ANYWHERE)
+    DEFAULT_MODE = "mesh"
     COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {RegistryCommands, *App.COMMANDS}
     COMMAND_PALETTE_DISPLAY = "Ctrl+P"
     HORIZONTAL_BREAKPOINTS = BREAKPOINTS
@@ -78,11 +88,41 @@ class MeshApp(App[int]):
             started_by_us=started_by_us,
             wall=wall,
         )
-        self.home = HomeScreen(self.session, decode_picture)
+        self.desk = MeshDesk(self, self.session, decode_picture)
+        self.home = MeshPage(self.session)
+        """The first page."""
+        for page in PAGES:
+            self.add_mode(page.name, partial(self._made, page.made_by))
 
-    def get_default_screen(self) -> Screen[Any]:
-        """The home screen is the first thing painted."""
-        return self.home
+    def _made(self, made_by: str) -> Page:
+        """A page; its module is imported when it is first opened, so that the first paint is soon."""
+        if made_by == PAGES[0].made_by:
+            return self.home
+        module, _, name = made_by.partition(":")
+        made: Page = getattr(importlib.import_module(f"meshllm_tui.pages.{module}"), name)(self.session)
+        return made
+
+    @property
+    def page(self) -> Page:
+        """The page that is open; dialogs may lie over it."""
+        base = self.screen_stack[0]
+        assert isinstance(base, Page)
+        return base
+
+    def go(self, page: str, pane: str = "") -> None:
+        """Open a page, and give the keyboard to one of its panes if that is named."""
+        self.call_next(self.open, page, pane)
+
+    async def open(self, page: str, pane: str = "") -> Page:
+        """The same; returns when the page is there."""
+        await self.switch_mode(page)
+        if pane:
+            self.page.go(pane)
+        return self.page
+
+    def action_page(self, name: str) -> None:
+        """Open a page."""
+        self.go(name)
 
     def on_mount(self) -> None:
         """Connect after the first paint."""
@@ -114,10 +154,13 @@ class MeshApp(App[int]):
             screen.post_message(SnapshotChanged(view))
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
-        """A fault in the link must not end the dashboard: say so, and follow the node again."""
+        """A fault of the dashboard's own must not end it, and not be silent; the node is followed again."""
         if event.state is WorkerState.ERROR and event.worker.error is not None:
-            self.session.note("error", f"the link to the node failed: {describe(event.worker.error)}")
-            self.set_timer(3.0, self._follow)
+            follows = event.worker.group == "session"
+            what = "the link to the node" if follows else "the dashboard"
+            self.session.note("error", f"{what} failed: {describe(event.worker.error)}")
+            if follows:
+                self.set_timer(3.0, self._follow)
 
     def on_resize(self, event: events.Resize) -> None:
         """Too small for the dashboard: one sentence, until it grows."""
@@ -140,12 +183,85 @@ class MeshApp(App[int]):
 
     async def perform(self, action: Action) -> None:
         """Run an action of the registry where it belongs."""
-        if action.place in ("anywhere", "home"):
-            target: Any = self if action.place == "anywhere" else self.home
-        else:
-            self.home.go(action.place)
-            target = self.home.pane(action.place)
-        await self.run_action(action.method, target)
+        place, target = PLACES[action.place], cast("Any", self)
+        if action.place == PAGE:
+            target = self.page
+        elif place.page:
+            page = await self.open(place.page, action.place)
+            target = page.pane(action.place)
+        method = action.method if "(" in action.method else f"{action.method}()"
+        await self.run_action(method, target)
+
+    def action_invite(self) -> None:
+        """Invite a machine."""
+        self.desk.invite()
+
+    def action_join(self) -> None:
+        """Join a mesh."""
+        self.desk.join()
+
+    def action_write(self) -> None:
+        """Go to the chat's prompt."""
+        self.go("chat", "chat")
+
+    def chat_with(self, model: ModelId) -> None:
+        """Let a model answer in the chat."""
+        self.call_next(self._chat_with, model)
+
+    async def _chat_with(self, model: ModelId) -> None:
+        from meshllm_tui.pages.chat import ChatPage
+
+        page = await self.open("chat", "chat")
+        assert isinstance(page, ChatPage)
+        page.chat.use(model)
+
+    def action_copy_endpoint(self) -> None:
+        """Copy the endpoint's URL."""
+        snapshot = self.session.snapshot
+        if snapshot is None:
+            self.notify("The node has not answered yet.", severity="warning", markup=False)
+            return
+        self.copy_to_clipboard(endpoint(snapshot))
+        self.notify(f"Copied {endpoint(snapshot)}", markup=False)
+
+    def action_load(self) -> None:
+        """Ask which model to load."""
+        snapshot = self.session.snapshot
+        self.push_screen(LoadScreen(self._load, [model.ref for model in snapshot.models] if snapshot else []))
+
+    async def _load(self, ref: str) -> None:
+        await self.session.act("load", model=ref)
+        self.post_message(ActionDone(f"Loading {one_line(ref, 80)}."))
+
+    def act(self, name: str, done: str, /, **arguments: object) -> None:
+        """Ask the node for an action; `done` is said when it did it."""
+        self.run_asking(name, self._acting(name, done, **arguments))
+
+    def run_asking(self, what: str, asking: Coroutine[None, None, None]) -> None:
+        """Do something that asks the node; a refusal is told."""
+        self.run_worker(self._told(what, asking), group="act", exit_on_error=False)
+
+    async def _told(self, what: str, asking: Coroutine[None, None, None]) -> None:
+        try:
+            await asking
+        except MeshError as error:
+            self.post_message(ActionFailed(what, error))
+
+    async def _acting(self, name: str, done: str, /, **arguments: object) -> None:
+        await self.session.act(name, **arguments)
+        self.post_message(ActionDone(done))
+
+    def on_action_done(self, event: ActionDone) -> None:
+        """Say that it worked."""
+        event.stop()
+        self.notify(one_line(event.text), markup=False)
+
+    def on_action_failed(self, event: ActionFailed) -> None:
+        """Say what failed; the log keeps it after the toast is gone."""
+        event.stop()
+        text = f"{event.what} failed: {event.error}"
+        self.session.note("error", text)
+        self.notify(one_line(text, 300), severity="error", timeout=10, markup=False)
 
     def action_help(self) -> None:
         """Show every key."""

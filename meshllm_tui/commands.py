@@ -8,7 +8,8 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 from textual.types import IgnoreReturnCallbackType
 
-from meshllm_tui.actions import ACTIONS, PLACES
+from meshllm_tui.actions.registry import ACTIONS, PLACES
+from meshllm_tui.chat_models import chat_models
 from meshllm_tui.cleaning import one_line
 
 if TYPE_CHECKING:
@@ -31,21 +32,18 @@ class RegistryCommands(Provider):
     def _commands(self) -> Iterator[_Command]:
         for action in ACTIONS:
             if action.palette:
-                where = (
-                    f"{PLACES[action.place]}: "
-                    if action.place in ("node", "models", "chat", "log", "mesh")
-                    else ""
-                )
+                place = PLACES[action.place]
+                where = f"{place.title}: " if place.page else ""
                 title = f"{where}{action.help.rstrip('.')}"
                 yield _Command(
                     title,
                     f"Key: {action.shown}" if action.shown else "No key of its own",
                     partial(self._app.perform, action),
                 )
-        for model in self._app.home.ready_models:
+        for model in chat_models(self._app.session.snapshot):
             name = one_line(model.id, 80)
             yield _Command(
-                f"Chat with {name}", "A model that is ready", partial(self._app.home.use_model, model.id)
+                f"Chat with {name}", "A model that is ready", partial(self._app.chat_with, model.id)
             )
 
     async def discover(self) -> Hits:

@@ -2,10 +2,10 @@
 
 from textual.binding import Binding, BindingType
 
-from meshllm_tui.actions import Place, actions_of
+from meshllm_tui.actions.registry import actions_of
 
 
-def bindings_of(*places: Place) -> list[BindingType]:
+def bindings_of(*places: str) -> list[BindingType]:
     """Bindings of some places; each carries its action's id, so that a key map can change its key."""
     return [
         Binding(

@@ -8,7 +8,7 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from meshllm_tui.actions import help_rows
+from meshllm_tui.actions.registry import help_rows
 from meshllm_tui.present import Line, Span, line
 from meshllm_tui.screens.dialog import Dialog
 from meshllm_tui.widgets.styled import content

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
-from textual.app import App
+from textual.screen import Screen
 
 from meshllm_core.api.schema_mesh import InviteAnswer
 from meshllm_core.state.mesh_events import PeerRow
@@ -23,43 +23,42 @@ NAMED = 12
 """Members that are named in a question; how many more there are is said."""
 
 
-class Home(Protocol):
-    """The home screen, as far as the mesh is concerned."""
+class Asker(Protocol):
+    """The dashboard, as far as the mesh is concerned."""
 
-    @property
-    def app(self) -> App[object]:
-        """The dashboard."""
+    def push_screen(self, screen: Screen[Any], callback: Callable[[Any], None] | None = None) -> object:
+        """Show a screen over the others; `callback` gets its result."""
 
-    def go(self, name: str) -> None:
-        """Give the keyboard to a pane."""
+    def go(self, page: str, pane: str = "") -> None:
+        """Open a page and give the keyboard to a pane of it."""
 
     def act(self, name: str, done: str, /, **arguments: object) -> None:
         """Ask the node for an action; `done` is said when it did it."""
 
-    def run(self, what: str, asking: Coroutine[None, None, None]) -> None:
+    def run_asking(self, what: str, asking: Coroutine[None, None, None]) -> None:
         """Do something that asks the node; a refusal is told."""
 
 
 class MeshDesk:
-    """Opens the mesh's screens over the home screen."""
+    """Opens the mesh's dialogs."""
 
-    def __init__(self, home: Home, session: Session, decode_picture: DecodePicture | None) -> None:
-        self._home = home
+    def __init__(self, app: Asker, session: Session, decode_picture: DecodePicture | None) -> None:
+        self._app = app
         self._session = session
         self._decode_picture = decode_picture
         self._tokens: dict[str, InviteAnswer] = {}
 
     def invite(self) -> None:
         """The invites."""
-        self._home.app.push_screen(InviteScreen(self._session, self._tokens))
+        self._app.push_screen(InviteScreen(self._session, self._tokens))
 
     def join(self) -> None:
         """The join box, or the checklist of a join that runs."""
-        self._home.app.push_screen(JoinScreen(self._session, self._decode_picture), self._joined)
+        self._app.push_screen(JoinScreen(self._session, self._decode_picture), self._joined)
 
     def _joined(self, result: str | None) -> None:
         if result == "mesh":
-            self._home.go("mesh")
+            self._app.go("mesh", "mesh")
 
     def do(self, what: str, row: PeerRow | None) -> None:
         """Something that the mesh pane asks for."""
@@ -72,15 +71,15 @@ class MeshDesk:
         elif what == "public":
             self._public(mesh)
         elif row is not None and what == "details":
-            self._home.app.push_screen(MemberScreen(self._session.view, row.node))
+            self._app.push_screen(MemberScreen(self._session.view, row.node))
         elif row is not None and what == "revoke":
-            self._home.run("revoke", self._revoke(row))
+            self._app.run_asking("revoke", self._revoke(row))
         elif row is not None and what == "forget":
             self._forget(row)
 
     def _ask(self, question: str, text: str, yes: str, then: Callable[[], None]) -> None:
         answers = (("cancel", "Cancel"), ("yes", yes))
-        self._home.app.push_screen(AskScreen(question, text, answers), partial(_if_yes, then))
+        self._app.push_screen(AskScreen(question, text, answers), partial(_if_yes, then))
 
     def _leave(self, mesh: MeshView) -> None:
         text = (
@@ -95,7 +94,7 @@ class MeshDesk:
             f"Leave the mesh {fit(mesh_name(mesh), 40)}?",
             text,
             "Leave it",
-            lambda: self._home.act("leave", done),
+            lambda: self._app.act("leave", done),
         )
 
     async def _revoke(self, row: PeerRow) -> None:
@@ -111,13 +110,13 @@ class MeshDesk:
             text += f"\n\nIt let others in, and they go with it: {', '.join(others[:NAMED])}{more}."
         text += "\n\nTo come back, a machine needs a new invite."
         done = f"Revoked {name}" + (f" and {len(others)} that it let in." if others else ".")
-        then = partial(self._home.act, "revoke", done, target=row.node, confirm=True)
+        then = partial(self._app.act, "revoke", done, target=row.node, confirm=True)
         self._ask(f"Revoke {name}?", text, "Revoke", then)
 
     def _forget(self, row: PeerRow) -> None:
         name = fit(name_of(row), 40)
         text = "It is no longer listed here. It stays a member: when it comes back, it is listed again."
-        then = partial(self._home.act, "forget", f"{name} is no longer listed.", node=row.node)
+        then = partial(self._app.act, "forget", f"{name} is no longer listed.", node=row.node)
         self._ask(f"Forget {name}?", text, "Forget", then)
 
     def _public(self, mesh: MeshView) -> None:
@@ -126,14 +125,14 @@ class MeshDesk:
                 "The listing goes from the relays within two minutes, and nobody new can join without an "
                 "invite. Clients that came in by the listing may stay until they leave or you revoke them."
             )
-            then = partial(self._home.act, "public", "The mesh is private again.", on=False)
+            then = partial(self._app.act, "public", "The mesh is private again.", on=False)
             self._ask("Take the public listing back?", text, "Make it private", then)
         else:
-            self._home.app.push_screen(PublicScreen(mesh), self._list)
+            self._app.push_screen(PublicScreen(mesh), self._list)
 
     def _list(self, listing: Listing | None) -> None:
         if listing is not None:
-            self._home.act(
+            self._app.act(
                 "public",
                 "The mesh is being listed.",
                 on=True,

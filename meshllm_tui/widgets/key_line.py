@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widget import Widget
 
-from meshllm_tui.actions import ACTIONS
+from meshllm_tui.actions.registry import ACTIONS
 from meshllm_tui.cleaning import cells
 
 GAP = 2

@@ -12,7 +12,7 @@ from textual.widgets import OptionList, Static
 
 from meshllm_core.state.mesh_events import PeerRow
 from meshllm_tui.keys import bindings_of
-from meshllm_tui.member_facts import FACT_ROWS, fact_lines, member_facts, own_facts
+from meshllm_tui.member_facts import fact_lines, member_facts, own_facts
 from meshllm_tui.mesh_rows import OWN, MemberRows, empty_mesh, header
 from meshllm_tui.mesh_words import mesh_name
 from meshllm_tui.present import Line, NodeView
@@ -20,8 +20,6 @@ from meshllm_tui.units import count
 from meshllm_tui.widgets.pane import RowList
 from meshllm_tui.widgets.styled import content
 
-SHARE, OPEN_SHARE = 0.3, 0.6
-"""Of the screen's rows, what the pane takes at most beside others: without and with the keyboard."""
 _ON_A_MEMBER = ("details", "revoke", "forget")
 
 
@@ -63,8 +61,6 @@ class MeshPane(Vertical):
         self._facts: tuple[Line, ...] = ()
         self._header: Line = ()
         self._open = False
-        self._beside = False
-        self._height = 0
         self._drawn: tuple[object, ...] = ()
         """What the rows were made of; ages in them are minutes."""
         self.border_title = Content("Mesh")
@@ -125,22 +121,6 @@ class MeshPane(Vertical):
             self._facts = facts
             below.update(content(facts), layout=False)
         below.display = bool(facts) and self._open
-        self._limit()
-
-    def _limit(self) -> None:
-        """Beside other panes the rows take no more than what the pane may have; then they scroll.
-
-        The height is set, not left to the layout, which would measure every row at each change.
-        """
-        if not self._beside:
-            return
-        share = OPEN_SHARE if self._open else SHARE
-        around = 2 + bool(self._header) + (FACT_ROWS + 1 if self._open and self._facts else 0)
-        most = max(int(self.screen.size.height * share) - around, 1)
-        height = min(self._list.line_count, most)
-        if height != self._height:
-            self._height = height
-            self._list.styles.height = height
 
     def on_descendant_focus(self) -> None:
         """With the keyboard the pane says more of the chosen member."""
@@ -151,15 +131,6 @@ class MeshPane(Vertical):
         """Without it, the other panes have the room."""
         self._open = False
         self._show_facts()
-
-    def stand(self, beside: bool) -> None:
-        """Whether other panes are shown too; alone, it takes all the room."""
-        if beside != self._beside:
-            self._beside = beside
-            self.set_class(beside, "-beside")
-            self._height = 0
-            self._list.styles.height = None
-        self._limit()
 
     @property
     def chosen_member(self) -> PeerRow | None:

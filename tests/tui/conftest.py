@@ -11,6 +11,7 @@ import pytest
 from textual.pilot import Pilot
 
 from meshllm_tui.app import MeshApp
+from meshllm_tui.screens.jump import LETTERS
 from meshllm_tui.session import NodeClient
 from meshllm_tui.themes import DEFAULT_THEME
 from tests.tui.samples import START, ScriptedClient
@@ -30,6 +31,10 @@ class Screen:
         """Press keys and let what they cause happen."""
         await self.pilot.press(*keys)
         await self.pilot.pause()
+
+    async def to(self, pane: str) -> None:
+        """Jump to a pane of the open page by its letter."""
+        await self.press("g", LETTERS[self.app.page.PANES.index(pane)])
 
     async def until(self, true: Callable[[], bool], seconds: float = 5.0) -> None:
         """Wait for something. Fails when it does not come."""
@@ -74,7 +79,7 @@ async def dashboard(
     async with app.run_test(size=size) as pilot:
         screen = Screen(app, node, pilot)
         if settled and node.state is not None:
-            await screen.until(lambda: app.home._view.snapshot is not None)
+            await screen.until(lambda: app.session.snapshot is not None)
             await pilot.pause()
         yield screen
 

@@ -7,19 +7,22 @@ from textual.widgets import Input
 from meshllm_core.errors import ModelTooLarge
 from meshllm_core.ids import ModelId
 from meshllm_core.state import events as ev
-from meshllm_tui.actions import ACTIONS
+from meshllm_tui.actions.pages import PAGES
+from meshllm_tui.actions.registry import ACTIONS
 from meshllm_tui.app import NODE_STAYS, STOP_NODE
+from meshllm_tui.pages.mesh import MeshPage
 from meshllm_tui.screens.ask import AskScreen
 from meshllm_tui.screens.help import HelpScreen
-from meshllm_tui.screens.home import NAMES, HomeScreen
 from meshllm_tui.screens.load import LoadScreen
 from meshllm_tui.screens.small import SmallScreen
+from meshllm_tui.widgets.prompt import Prompt
 from tests.tui.conftest import Screen, dashboard
 from tests.tui.samples import BROKEN, SMALL, START, ScriptedClient, bare
 
 
 def visible(screen: Screen) -> list[str]:
-    return [name for name in NAMES if screen.app.home.pane(name).region.area]
+    page = screen.app.page
+    return [name for name in page.PANES if page.query_one(f"#{name}").region.area]
 
 
 def pane_with_keyboard(screen: Screen) -> str:
@@ -30,7 +33,7 @@ def pane_with_keyboard(screen: Screen) -> str:
 
 async def test_paints_before_the_node_has_answered() -> None:
     async with dashboard(ScriptedClient(state=None), started_by_us=True) as screen:
-        assert screen.text.count("starting the node…") == 6, screen.text
+        assert screen.text.count("starting the node…") == 5, screen.text
         await screen.until(lambda: "? Help" in screen.text)
 
 
@@ -63,21 +66,21 @@ async def test_a_tick_without_news_draws_nothing() -> None:
         drawn: list[Widget] = []
         for widget in screen.app.home.walk_children():
             widget.refresh = lambda *_, widget=widget, **__: drawn.append(widget)  # type: ignore[method-assign, assignment]
-        screen.app.home._show(screen.app.session.view())
+        screen.app.home.show(screen.app.session.view())
         assert drawn == []
 
 
 async def test_a_thousand_events_are_a_handful_of_repaints() -> None:
     async with dashboard() as screen:
         shown = 0
-        show = screen.app.home._show
+        show = screen.app.home.show
 
         def counted(view: object) -> None:
             nonlocal shown
             shown += 1
             show(view)  # type: ignore[arg-type]
 
-        screen.app.home._show = counted  # type: ignore[method-assign]
+        screen.app.home.show = counted  # type: ignore[method-assign]
         for number in range(1000):
             screen.client.happen(
                 ev.ModelDownloadProgressed(
@@ -91,29 +94,54 @@ async def test_a_thousand_events_are_a_handful_of_repaints() -> None:
 async def test_tab_goes_round_the_panes() -> None:
     async with dashboard() as screen:
         seen = [pane_with_keyboard(screen)]
-        for _ in range(5):
+        for _ in range(4):
             await screen.press("tab")
             seen.append(pane_with_keyboard(screen))
-        assert seen == ["models", "chat", "log", "mesh", "node", "models"]
+        assert seen == ["models", "log", "mesh", "node", "models"]
         await screen.press("shift+tab")
         assert pane_with_keyboard(screen) == "node"
 
 
 @pytest.mark.parametrize("size", [(60, 20), (80, 24), (120, 40)])
-async def test_numbers_go_to_panes_at_any_size(size: tuple[int, int]) -> None:
+async def test_letters_jump_to_panes_at_any_size(size: tuple[int, int]) -> None:
     async with dashboard(size=size) as screen:
-        for key, pane in (("1", "node"), ("2", "models"), ("4", "log"), ("5", "mesh"), ("3", "chat")):
-            await screen.press(key)
+        for pane in ("node", "models", "log", "mesh"):
+            await screen.to(pane)
             assert pane_with_keyboard(screen) == pane
             assert pane in visible(screen)
+
+
+async def test_jumping_shows_letters_takes_clicks_and_ends_by_any_other_key() -> None:
+    async with dashboard() as screen:
+        await screen.press("g")
+        assert " a mesh " in screen.text
+        assert " d models " in screen.text
+        await screen.press("9")
+        assert pane_with_keyboard(screen) == "models"
+        await screen.press("f6")
+        await screen.pilot.click("#jump-log")
+        await screen.pilot.pause()
+        assert pane_with_keyboard(screen) == "log"
+
+
+@pytest.mark.parametrize("size", [(60, 20), (80, 24), (120, 40)])
+async def test_digits_and_clicks_open_pages_at_any_size(size: tuple[int, int]) -> None:
+    async with dashboard(size=size) as screen:
+        for page in (*PAGES[1:], PAGES[0]):
+            await screen.press(*(("escape",) if page.key != "7" else ()), page.key)
+            await screen.until(lambda page=page: page.name == screen.app.page.NAME)  # type: ignore[misc]
+            assert screen.text.splitlines()[1].count(page.key) == 1
+        bar = screen.text.splitlines()[1]
+        await screen.pilot.click("#pages", offset=(bar.index("7"), 0))
+        await screen.until(lambda: screen.app.page.NAME == "chat")
 
 
 @pytest.mark.parametrize(
     ("size", "panes"),
     [
-        ((120, 40), ["node", "models", "chat", "log", "mesh"]),
-        ((119, 40), ["node", "models", "chat"]),
-        ((80, 24), ["node", "models", "chat"]),
+        ((120, 40), ["mesh", "node", "models", "log"]),
+        ((119, 40), ["mesh", "node", "models", "log"]),
+        ((80, 24), ["mesh", "node", "models"]),
         ((79, 24), ["models"]),
         ((60, 20), ["models"]),
     ],
@@ -125,14 +153,14 @@ async def test_as_many_panes_as_there_is_room_for(size: tuple[int, int], panes: 
 
 async def test_too_small_says_so_and_recovers() -> None:
     async with dashboard(size=(120, 40)) as screen:
-        await screen.press("4")
+        await screen.to("log")
         await screen.pilot.resize_terminal(50, 12)
         await screen.pilot.pause()
         assert isinstance(screen.app.screen, SmallScreen)
         assert "60×20" in screen.text
         await screen.pilot.resize_terminal(80, 24)
         await screen.pilot.pause()
-        assert isinstance(screen.app.screen, HomeScreen)
+        assert isinstance(screen.app.screen, MeshPage)
         assert pane_with_keyboard(screen) == "log"
         assert visible(screen) == ["node", "models", "log"]
 
@@ -144,13 +172,6 @@ async def test_starts_small_too() -> None:
         assert screen.app.return_value == NODE_STAYS
 
 
-async def test_tabs_can_be_clicked() -> None:
-    async with dashboard(size=(60, 20)) as screen:
-        await screen.pilot.click("#tab-log")
-        await screen.pilot.pause()
-        assert visible(screen) == ["log"]
-
-
 async def test_load_asks_the_node() -> None:
     async with dashboard(ScriptedClient(state=bare())) as screen:
         assert "Press l to load one." in screen.text
@@ -158,7 +179,7 @@ async def test_load_asks_the_node() -> None:
         await screen.press(*"owner/x", "enter")
         await screen.until(lambda: bool(screen.client.acted))
         assert screen.client.acted == [("load", {"model": "owner/x"})]
-        await screen.until(lambda: isinstance(screen.app.screen, HomeScreen))
+        await screen.until(lambda: isinstance(screen.app.screen, MeshPage))
         assert screen.toasts == ["Loading owner/x."]
 
 
@@ -182,7 +203,7 @@ async def test_load_shows_a_refusal_to_be_put_right() -> None:
         assert isinstance(screen.app.screen, LoadScreen)
         assert screen.app.screen.query_one(Input).value == "x"
         await screen.press("escape")
-        assert isinstance(screen.app.screen, HomeScreen)
+        assert isinstance(screen.app.screen, MeshPage)
 
 
 async def test_unload_asks_first() -> None:
@@ -227,8 +248,11 @@ async def test_a_fault_of_the_dashboard_itself_is_told_in_the_log(monkeypatch: p
 async def test_enter_on_a_model_leads_to_the_chat() -> None:
     async with dashboard() as screen:
         await screen.press("enter")
+        await screen.until(lambda: screen.app.page.NAME == "chat")
         assert pane_with_keyboard(screen) == "chat"
-        await screen.press("escape", "2", "end", "enter")
+        await screen.press("escape", "1")
+        await screen.to("models")
+        await screen.press("end", "enter")
         assert pane_with_keyboard(screen) == "models"
         assert f"{BROKEN} is not ready: failed." in screen.toasts
 
@@ -239,9 +263,11 @@ async def test_copying() -> None:
         assert screen.copied == SMALL
         await screen.press("e")
         assert screen.copied == "http://127.0.0.1:9337/v1"
-        await screen.press("1", "y")
+        await screen.to("node")
+        await screen.press("y")
         assert "Memory" in screen.copied
-        await screen.press("4", "home", "y")
+        await screen.to("log")
+        await screen.press("home", "y")
         assert screen.copied.startswith("08:00:02 · info")
         await screen.press("Y")
         assert screen.copied.count("\n") == 2
@@ -250,7 +276,7 @@ async def test_copying() -> None:
 async def test_the_log_follows_until_a_person_looks_back() -> None:
     async with dashboard() as screen:
         log = screen.app.home.pane("log")
-        await screen.press("4")
+        await screen.to("log")
         for number in range(30):
             screen.client.happen(
                 ev.NoticeLogged(at=START + 60, level="info", source="x", text=f"line {number}")
@@ -272,13 +298,14 @@ async def test_help_lists_the_keys_and_closes(key: str) -> None:
         assert isinstance(screen.app.screen, HelpScreen)
         assert "Load a model: by name, file or repository." in screen.text
         await screen.press("escape")
-        assert isinstance(screen.app.screen, HomeScreen)
+        assert isinstance(screen.app.screen, MeshPage)
 
 
 async def test_f1_works_in_the_prompt_where_a_question_mark_is_text() -> None:
     async with dashboard() as screen:
-        await screen.press("3", "?", "q", "1")
-        assert screen.app.home.chat.prompt.text == "?q1"
+        await screen.press("7")
+        await screen.press("?", "q", "1")
+        assert screen.app.page.query_one(Prompt).text == "?q1"
         await screen.press("f1")
         assert isinstance(screen.app.screen, HelpScreen)
 
@@ -299,7 +326,7 @@ async def test_leaving_asks_whether_the_node_stays(quit_key: str, keys: list[str
 async def test_leaving_can_be_called_off(keys: list[str]) -> None:
     async with dashboard() as screen:
         await screen.press("ctrl+q", "ctrl+q", *keys)
-        assert isinstance(screen.app.screen, HomeScreen)
+        assert isinstance(screen.app.screen, MeshPage)
         assert screen.app.return_value is None
         assert screen.app.is_running
 
@@ -317,7 +344,7 @@ async def test_keys_at_the_bottom_follow_the_focus_and_can_be_clicked() -> None:
         assert "r Retry" not in screen.text
         await screen.press("end")
         assert "r Retry" in screen.text
-        await screen.press("4")
+        await screen.to("log")
         assert "f Follow" in screen.text
         assert "u Unload" not in screen.text
         assert "Ctrl+P Palette" in screen.text
@@ -330,7 +357,8 @@ async def test_ctrl_c_never_quits() -> None:
     async with dashboard() as screen:
         await screen.press("ctrl+c")
         assert screen.app.is_running
-        await screen.press("3", *"text", "ctrl+a", "shift+home", "ctrl+c")
+        await screen.press("7")
+        await screen.press(*"text", "ctrl+a", "shift+home", "ctrl+c")
         assert screen.app.is_running
 
 

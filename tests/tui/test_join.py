@@ -9,7 +9,7 @@ from textual.widgets import Input
 from meshllm_core.errors import JoinFailed, TokenInvalid
 from meshllm_core.state import events as ev
 from meshllm_core.state import mesh_events as mesh
-from meshllm_tui.screens.home import HomeScreen
+from meshllm_tui.pages.mesh import MeshPage
 from meshllm_tui.screens.join import JoinScreen
 from tests.tui.conftest import Screen, dashboard
 from tests.tui.mesh_samples import TOKEN, founded, joined, joining, peer
@@ -46,9 +46,9 @@ async def test_a_pasted_token_is_joined_and_its_checklist_shown() -> None:
             assert words in screen.text
         assert TOKEN[8:16] not in screen.text
         await screen.press("enter")
-        assert isinstance(screen.app.screen, HomeScreen)
+        assert isinstance(screen.app.screen, MeshPage)
         assert "● alive" in screen.text
-        await screen.until(lambda: screen.app.home._active == "mesh")
+        await screen.until(lambda: screen.app.page.active == "mesh")
 
 
 async def test_the_checklist_moves_while_it_runs_and_goes_on_in_the_background() -> None:
@@ -58,7 +58,7 @@ async def test_the_checklist_moves_while_it_runs_and_goes_on_in_the_background()
         await screen.until(lambda: "◌ Network" in screen.text)
         assert "Esc lets it go on in the background" in screen.text
         await screen.press("escape")
-        assert isinstance(screen.app.screen, HomeScreen)
+        assert isinstance(screen.app.screen, MeshPage)
         client.happen(mesh.JoinStepped(at=START, step="interface", status="passed", detail="eth0"))
         await screen.press("J")
         await screen.until(lambda: "✓ Network" in screen.text)

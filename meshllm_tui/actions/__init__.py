@@ -1,0 +1,1 @@
+"""The registry of what a person can do, by page."""

@@ -1,0 +1,24 @@
+"""The pages of the dashboard: names, numbers, and which class draws each. No Textual here."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class PageSpec:
+    """One page. Its class is imported when the page is first opened."""
+
+    name: str
+    title: str
+    short: str
+    """For the bar of a narrow terminal; at most six characters."""
+    key: str
+    """The digit that opens it."""
+    made_by: str
+    """module:class below meshllm_tui.pages."""
+
+
+PAGES: tuple[PageSpec, ...] = (
+    PageSpec("mesh", "Mesh", "Mesh", "1", "mesh:MeshPage"),
+    PageSpec("chat", "Chat", "Chat", "7", "chat:ChatPage"),
+)
+"""In the order of the bar."""
