@@ -9,8 +9,8 @@ from rich.style import Style
 
 from meshllm_core.discovery.token import compact
 from meshllm_core.errors import NotPermitted
+from meshllm_tui.pages.mesh import MeshPage
 from meshllm_tui.screens.ask import AskScreen
-from meshllm_tui.screens.home import HomeScreen
 from meshllm_tui.screens.invite import InviteScreen
 from meshllm_tui.screens.invite_code import CodeScreen
 from tests.tui.conftest import Screen, dashboard
@@ -117,7 +117,7 @@ async def test_the_first_invite_founds_a_mesh() -> None:
     async with dashboard(client) as screen:
         await make(screen)
         await screen.press("escape", "escape")
-        assert isinstance(screen.app.screen, HomeScreen)
+        assert isinstance(screen.app.screen, MeshPage)
         assert "◇ private  home no other member yet" in screen.text
 
 
