@@ -157,7 +157,8 @@ def unload(model: LoadedModel, as_json: AsJson = False, console: Console = "") -
 def absolute(model: str) -> str:
     """A file's path as the node, which may run in another folder, would find it; other names as they are."""
     looks_like_file = model.lower().endswith(".gguf") and "://" not in model
-    if looks_like_file and (model.startswith((".", "~", "/")) or Path(model).exists()):
+    is_folder = model.startswith((".", "~")) and Path(model).expanduser().is_dir()
+    if is_folder or (looks_like_file and (model.startswith((".", "~", "/")) or Path(model).exists())):
         return str(Path(model).expanduser().absolute())
     return model
 

@@ -12,12 +12,20 @@ from meshllm_core.cli.diagnostics import Progress, say
 from meshllm_core.cli.models import open_hub, show_progress
 from meshllm_core.cli.options import AsJson
 from meshllm_core.cli.output import clean, emit, emit_json, fields
-from meshllm_core.errors import ConfigError, ExitCode, ModelFileInvalid
+from meshllm_core.errors import (
+    ConfigError,
+    EngineError,
+    ExitCode,
+    ModelError,
+    ModelFileInvalid,
+    ModelTooLarge,
+)
 from meshllm_core.models.units import show_bytes
-from meshllm_core.paths import default_paths
+from meshllm_core.paths import Paths, default_paths
 
 if TYPE_CHECKING:
     from meshllm_core.models.package_manifest import Manifest
+    from meshllm_core.models.package_probes import GoldenProbes
     from meshllm_core.models.package_stage import StageMaker
 
 app = typer.Typer(help="Build, check, show and fetch models as packages of layers.", no_args_is_help=True)
@@ -33,6 +41,9 @@ ModelName = Annotated[
 ]
 Repo = Annotated[str, typer.Option("--source-repo", metavar="OWNER/REPO", help="Where the model came from.")]
 Revision = Annotated[str, typer.Option("--source-revision", metavar="COMMIT", help="And at which commit.")]
+Probes = Annotated[
+    bool, typer.Option("--probes/--no-probes", help="Add golden probes; that takes loading the model whole.")
+]
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder that holds a package.")]
 Package = Annotated[str, typer.Argument(metavar="PACKAGE", help="A folder, or hf://owner/repo[@revision].")]
 Source = Annotated[
@@ -52,14 +63,20 @@ def build(
     model_id: ModelName = "",
     source_repo: Repo = "",
     source_revision: Revision = "",
+    with_probes: Probes = True,
     as_json: AsJson = False,
 ) -> None:
-    """Cut a model into a package that others can fetch layer by layer."""
+    """Cut a model into a package that others can fetch layer by layer.
+
+    Golden probes go along, by which a machine proves that it computes its layers as the whole model does; so
+    do your own measurements of the model (`meshllm certify`).
+    """
+    from meshllm_core.models.cache import Cache
+    from meshllm_core.models.certificates import CertificateStore
     from meshllm_core.models.locate import locate
     from meshllm_core.models.package_build import Origin, build_package
 
     paths = default_paths()
-    from meshllm_core.models.cache import Cache
 
     located = locate(absolute(model), cache=Cache(paths.models), hub=open_hub(paths), memory_available=None)
     if not located.files:
@@ -71,6 +88,8 @@ def build(
             out,
             created_at=int(time.time()),
             origin=Origin(model_id, source_repo, source_revision),
+            probes=_probes(located.files, paths) if with_probes else None,
+            certificates=[raw for raw, _ in CertificateStore(paths.certificates).load_signed()],
             on_progress=show_progress(progress),
         )
     finally:
@@ -150,6 +169,24 @@ def fetch(model: Source, layers: Layers, refresh: Refresh = False, as_json: AsJs
     else:
         emit(str(stage.file))
         say(f"Layers {first} to {end - 1} of {clean(stage.id)}: {show_bytes(stage.downloaded)} were fetched.")
+
+
+def _probes(files: tuple[Path, ...], paths: Paths) -> "GoldenProbes | None":
+    """Made from the whole model; where that cannot be, the package does without, and the person is told."""
+    from meshllm_core.engine.probe_process import make_probes
+    from meshllm_core.models.memory import read_memory, usable_cores
+    from meshllm_core.models.stage_rules import StageRules
+    from meshllm_core.models.stage_source import local_files, open_source
+
+    size, free = sum(file.stat().st_size for file in files), read_memory().available
+    try:
+        if size > free:
+            raise ModelTooLarge(f"The whole model is {show_bytes(size)}, and {show_bytes(free)} are free.")
+        rules = StageRules(open_source(local_files(files[0])))
+        return make_probes(rules, files, paths.logs / "probes.log", threads=usable_cores())
+    except (ModelError, EngineError) as error:
+        say(clean(f"No golden probes go along: {error.message}"))
+        return None
 
 
 def _manifest(package: str) -> "tuple[Manifest, str]":

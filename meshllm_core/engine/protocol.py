@@ -52,6 +52,8 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
     mlock: bool = False
     chain: ChainSpec | None = None
     """Set for a stage of a model that is split."""
+    probes: str = ""
+    """With `chain`: a file of golden probes that the stage must reproduce before it is loaded."""
 
 
 class Generate(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
@@ -95,6 +97,10 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, tag="progress"):
     fraction: float
 
 
+class Probing(msgspec.Struct, frozen=True, kw_only=True, tag="probing"):
+    """The file is read; the stage is being proved."""
+
+
 class Loaded(msgspec.Struct, frozen=True, kw_only=True, tag="loaded"):
     """The model answers from now on."""
 
@@ -104,8 +110,9 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True, tag="loaded"):
 class LoadFailed(msgspec.Struct, frozen=True, kw_only=True, tag="load_failed"):
     """The model cannot be loaded; the child exits."""
 
-    code: Literal["bad_file", "out_of_memory", "context"]
+    code: Literal["bad_file", "out_of_memory", "context", "probe"]
     message: str
+    hint: str = ""
 
 
 class Chunks(msgspec.Struct, frozen=True, kw_only=True, tag="chunks"):
@@ -159,7 +166,9 @@ class UnitRefused(msgspec.Struct, frozen=True, kw_only=True, tag="unit_refused")
 
 
 ToChild = StageData | ChainBroken | UnitRefused | LoadSpec | Generate | Cancel | Tokenize | Detokenize | Embed
-FromChild = StageData | ChainBroken | UnitRefused | Progress | Loaded | LoadFailed | Chunks | Answer | Stats
+FromChild = (
+    StageData | ChainBroken | UnitRefused | Progress | Probing | Loaded | LoadFailed | Chunks | Answer | Stats
+)
 
 _encoder = msgspec.msgpack.Encoder()
 to_child_decoder = msgspec.msgpack.Decoder(ToChild)

@@ -12,6 +12,12 @@ from meshllm_core.errors import (
 )
 
 
+class ProbeFailed(EngineError):
+    """A stage computes something else than the model that it is a part of: it did not reproduce its probe."""
+
+    code = "probe_failed"
+
+
 def error_of(refused: Refused) -> MeshError:
     """The exception for a refused request."""
     match refused.code:

@@ -28,6 +28,7 @@ from meshllm_core.engine.protocol import (
     Loaded,
     LoadFailed,
     LoadSpec,
+    Probing,
     Progress,
     StageData,
     Stats,
@@ -38,7 +39,7 @@ from meshllm_core.engine.protocol import (
     frame_length,
     from_child_decoder,
 )
-from meshllm_core.engine.refusals import error_of, error_of_answer
+from meshllm_core.engine.refusals import ProbeFailed, error_of, error_of_answer
 from meshllm_core.engine.types import Chunk, Finished, GenerationRequest, ModelFacts, Refused
 from meshllm_core.errors import (
     EngineError,
@@ -88,6 +89,8 @@ class EngineProcess:
         """Called with the words for every unit that the child refused."""
         self.on_chain_broken: Callable[[str], None] = _ignored
         """Called with the words when the driver gave up waiting for rows."""
+        self.on_probing: Callable[[], None] = _nothing
+        """Called when a stage with a golden probe is loaded and begins to be proved."""
         self._facts: ModelFacts | None = None
         self._boxes: dict[RequestId, Mailbox] = {}
         self._calls: dict[int, asyncio.Future[Answer]] = {}
@@ -100,7 +103,7 @@ class EngineProcess:
     # Start and stop -------------------------------------------------------------------------
 
     async def start(self, spec: LoadSpec, on_progress: Callable[[float], None]) -> None:
-        """Spawn and load. Raises ModelFileInvalid, ModelTooLarge, EngineExited or StorageError."""
+        """Spawn and load. Raises ModelError, or EngineError: ProbeFailed, EngineExited."""
         self._memory_kills = _memory_kill_count()
         ours = await self._spawn()
         self._reader, self._writer = await asyncio.open_unix_connection(sock=ours, limit=1 << 20)
@@ -205,6 +208,8 @@ class EngineProcess:
         failure = self._load_failure
         if failure is None:
             return None
+        if failure.code == "probe":
+            return ProbeFailed(failure.message, hint=failure.hint)
         if failure.code == "out_of_memory":
             return ModelTooLarge(
                 f"{self.name}: {failure.message}", hint="Use a smaller --ctx-size or fewer --lanes."
@@ -252,6 +257,8 @@ class EngineProcess:
             match message:
                 case Progress(fraction=fraction):
                     on_progress(fraction)
+                case Probing():
+                    self.on_probing()
                 case Loaded(facts=facts):
                     if not loaded.done():
                         loaded.set_result(facts)
@@ -368,6 +375,10 @@ class EngineProcess:
 
 def _ignored(_: object) -> None:
     """A whole model is no part of a chain."""
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""
 
 
 def _memory_kill_count() -> int:

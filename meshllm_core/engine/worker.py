@@ -12,6 +12,7 @@ import queue
 import socket
 import sys
 import threading
+from pathlib import Path
 
 import msgspec
 
@@ -22,6 +23,7 @@ from meshllm_core.engine.llama.library import api
 from meshllm_core.engine.llama.model import Model
 from meshllm_core.engine.llama.stage import StageRunner
 from meshllm_core.engine.loop import EngineLoop
+from meshllm_core.engine.probe import prove
 from meshllm_core.engine.protocol import (
     Cancel,
     ChainBroken,
@@ -31,6 +33,7 @@ from meshllm_core.engine.protocol import (
     Loaded,
     LoadFailed,
     LoadSpec,
+    Probing,
     Progress,
     StageData,
     Stats,
@@ -39,6 +42,7 @@ from meshllm_core.engine.protocol import (
     frame_length,
     to_child_decoder,
 )
+from meshllm_core.engine.refusals import ProbeFailed
 from meshllm_core.engine.split_context import ChainEnded, SplitContext
 from meshllm_core.engine.stage_worker import StageWorker
 from meshllm_core.errors import EngineError, ModelError
@@ -95,6 +99,9 @@ def load(spec: LoadSpec, wire: Wire) -> tuple[Model, AnyContext] | StageWorker:
         return model, Context(model, spec, embeddings=model.embeds)
     outputs = spec.lanes + spec.prefix_slots if spec.chain.role == "driver" else None
     runner = StageRunner(spec, outputs=outputs, on_progress=on_progress)
+    if spec.probes:
+        wire.send(Probing())
+        prove(runner, Path(spec.probes))
 
     def send(data: bytes) -> None:
         wire.send(StageData(data=data))
@@ -116,6 +123,9 @@ def run(wire: Wire) -> None:
         loaded = load(spec, wire)
     except ModelError as error:
         wire.send(LoadFailed(code="bad_file", message=str(error)))
+        return
+    except ProbeFailed as error:
+        wire.send(LoadFailed(code="probe", message=error.message, hint=error.hint))
         return
     except EngineError as error:
         wire.send(LoadFailed(code="out_of_memory", message=str(error)))

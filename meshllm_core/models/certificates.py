@@ -1,6 +1,7 @@
 """Certificates of codecs on this disk, beside the models: one small file each."""
 
 import hashlib
+import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,6 +14,12 @@ from meshllm_core.wire import limits
 SUFFIX = ".certificate"
 MOST = 4096
 """Certificates that are read; the newest files first."""
+NAMES = "names.json"
+"""What people call the artifacts."""
+NAME_LIMIT = 200
+"""Characters."""
+NAMES_LIMIT = 1 << 22
+"""Bytes that are read."""
 _BLOCK = 1 << 22
 
 
@@ -42,16 +49,44 @@ class CertificateStore:
 
     def load(self) -> tuple[Certified, ...]:
         """All whose signatures hold; whom to believe is for the caller. Others are passed over."""
+        return tuple(record for _, record in self.load_signed())
+
+    def load_signed(self) -> tuple[tuple[bytes, Certified], ...]:
+        """The same, each with the bytes that were signed."""
         with storing(self.folder):
             files = sorted(self.folder.glob(f"*{SUFFIX}"), key=lambda file: -file.stat().st_mtime)[:MOST]
             raws = [_read(file) for file in files]
         found = []
         for raw in raws:
             try:
-                found.append(open_certificate(raw))
+                found.append((raw, open_certificate(raw)))
             except ProofInvalid:
                 continue
         return tuple(found)
+
+    def name(self, artifact: bytes, name: str) -> None:
+        """Keeps a name for people of an artifact's digest: records carry none. Raises StorageError."""
+        kept = {key: known for key, known in self.names().items() if key != artifact}
+        newest = [(artifact, name[:NAME_LIMIT]), *kept.items()][:MOST]
+        data = json.dumps({key.hex(): known for key, known in newest}, indent=0).encode()
+        with storing(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            target = self.folder / NAMES
+            partial = target.with_name(f"{NAMES}.{os.getpid()}{PARTIAL_SUFFIX}")
+            try:
+                partial.write_bytes(data)
+                partial.replace(target)
+            finally:
+                partial.unlink(missing_ok=True)
+
+    def names(self) -> dict[bytes, str]:
+        """Names by artifact, the newest first; nothing where there are none or they cannot be read."""
+        try:
+            with (self.folder / NAMES).open("rb") as stream:
+                found = json.loads(stream.read(NAMES_LIMIT + 1)[:NAMES_LIMIT])
+            return {bytes.fromhex(key): str(known)[:NAME_LIMIT] for key, known in found.items()}
+        except (OSError, ValueError, AttributeError, RecursionError):
+            return {}
 
 
 def _read(file: Path) -> bytes:

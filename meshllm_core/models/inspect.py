@@ -35,6 +35,12 @@ def inspect_model(path: Path) -> GgufFacts:
     return _facts(heads, keys, architecture)
 
 
+def facts_of(head: GgufHead) -> GgufFacts:
+    """The facts of a model that one head describes. Raises ModelFileInvalid."""
+    architecture = _architecture(head)
+    return _facts((head,), Keys(head, architecture), architecture)
+
+
 def model_files(path: Path) -> tuple[Path, ...]:
     """The files of the model that `path` belongs to, in order. Raises ModelNotFound naming a missing one."""
     split = parse_split(path.name)

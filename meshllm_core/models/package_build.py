@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from meshllm_core.certify.record import open_certificate
 from meshllm_core.errors import ConfigError
 from meshllm_core.models import package_manifest as manifests
 from meshllm_core.models.digest import sha256_of
 from meshllm_core.models.inspect import inspect_model
+from meshllm_core.models.package_certificates import CERTIFICATES_NAME, artifact_of, encode_certificates
 from meshllm_core.models.package_fragment import (
     EMBEDDINGS,
     METADATA,
@@ -56,12 +58,14 @@ def build_package(
     created_at: int,
     origin: Origin = Origin(),
     probes: GoldenProbes | None = None,
+    certificates: Sequence[bytes] = (),
     on_progress: OnProgress = lambda done, total: None,
     disk_free: Callable[[Path], int] = free_disk,
 ) -> BuiltPackage:
     """Packages the model at `path` (any member of a split set) into the folder `target`, which must be new.
 
-    `created_at` in seconds since the epoch. Raises ModelError, StorageError, ConfigError.
+    `created_at` in seconds since the epoch; `certificates` are signed, of any model: those of this one
+    go along. Raises ModelError, StorageError, ConfigError.
     """
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise ConfigError(f"{target} exists already.", hint="Name a folder that does not exist yet.")
@@ -82,6 +86,8 @@ def build_package(
         with storing(fresh):
             if probes is not None:
                 (fresh / PROBES_NAME).write_bytes(encode_probes(probes, hashes[0], layers))
+            if own := _certificates(certificates, manifest):
+                (fresh / CERTIFICATES_NAME).write_bytes(encode_certificates(own))
             (fresh / manifests.MANIFEST_NAME).write_bytes(data)
             if target.exists():
                 target.rmdir()
@@ -90,6 +96,12 @@ def build_package(
         shutil.rmtree(fresh, ignore_errors=True)
         raise
     return BuiltPackage(target, manifest, manifests.identity(data), total + len(data))
+
+
+def _certificates(raws: Sequence[bytes], manifest: manifests.Manifest) -> list[bytes]:
+    """Those of the packaged model."""
+    artifact = artifact_of(manifest)
+    return [raw for raw in raws if open_certificate(raw).certificate.artifact == artifact]
 
 
 def roles(layers: int) -> tuple[Role, ...]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from meshllm_core.errors import ModelNotFound
 from meshllm_core.models.cache import CachedModel, Source, SourceFile
 from meshllm_core.models.locate import Remote, locate
-from meshllm_core.models.package_folder import open_package
+from meshllm_core.models.package_folder import PackageFolder, open_package
 from meshllm_core.models.package_hub import HubPackage, install_manifest, stage_of_hub_package
 from meshllm_core.models.package_manifest import MANIFEST_NAME
 from meshllm_core.models.package_refs import parse_source
@@ -29,7 +29,7 @@ from meshllm_core.models.package_stage import (
 )
 from meshllm_core.models.package_write import check_disk
 from meshllm_core.models.quants import RemoteFile, RemoteModel
-from meshllm_core.models.refs import HubRef
+from meshllm_core.models.refs import AUTO, HubRef
 from meshllm_core.models.stage_file import plan_stage_file
 from meshllm_core.models.stage_rules import StageRules
 from meshllm_core.models.stage_source import open_source
@@ -53,6 +53,42 @@ def prepare_stage(
     return stage_of_file(found, start, end, maker)
 
 
+def find_package(ref: str, maker: StageMaker) -> PackageFolder | HubPackage | None:
+    """The package that `ref` names; None when it names a model that is no package, or nothing.
+
+    Of a package at the hub at most the manifest is fetched, with the small files beside it. A package in a
+    folder has every file that its manifest lists, in its size. Blocks; raises ModelError.
+    """
+    found = None if ref.strip().lower() == AUTO else parse_source(ref)
+    if isinstance(found, Path):
+        if not (found / MANIFEST_NAME).is_file():
+            return None
+        package = open_package(found)
+        for _, artifact in package.manifest.fragments():
+            package.path(artifact)
+        return package
+    if found is None or found.quant or found.file:
+        return None
+    key = (found.repo, found.quant, found.revision, found.file)
+    if maker.cache.find_source(*key) is not None:
+        return None
+    here = maker.cache.find_layers(*key)
+    if here is not None:
+        return _recorded(here, found.revision, maker)
+    listing = maker.hub.list_files(found.repo, found.revision)
+    if not any(file.path == MANIFEST_NAME for file in listing.files):
+        return None
+    return install_manifest(listing, found.revision, maker)
+
+
+def _recorded(here: CachedModel, revision: str, maker: StageMaker) -> HubPackage | None:
+    """A package of which something is here, at the commit that it had; None for layers of another kind."""
+    source = maker.cache.source(here.folder)
+    if source is None or source.files[0].path != MANIFEST_NAME:
+        return None
+    return HubPackage(here.folder, source.repo, source.revisions[revision], maker)
+
+
 def _of_hub(wanted: HubRef, start: int, end: int, maker: StageMaker, *, refresh: bool) -> PreparedStage:
     key = (wanted.repo, wanted.quant, wanted.revision, wanted.file)
     whole = maker.cache.find_source(*key)
@@ -71,11 +107,12 @@ def _of_hub(wanted: HubRef, start: int, end: int, maker: StageMaker, *, refresh:
 
 def _of_record(here: CachedModel, revision: str, start: int, end: int, maker: StageMaker) -> PreparedStage:
     """Goes on with what an earlier run recorded, at the commit that it had."""
+    package = _recorded(here, revision, maker)
+    if package is not None:
+        return stage_of_hub_package(package, start, end)
     source = maker.cache.source(here.folder)
     assert source is not None
     commit = source.revisions[revision]
-    if source.files[0].path == MANIFEST_NAME:
-        return stage_of_hub_package(HubPackage(here.folder, source.repo, commit, maker), start, end)
     files = tuple(RemoteFile(file.path, file.size, file.sha256) for file in source.files)
     return _by_ranges(
         Remote(source.repo, revision, commit, RemoteModel(source.quant, files)), start, end, maker

@@ -8,6 +8,7 @@ from meshllm_core.errors import ModelError, ModelFileInvalid, ModelNotFound
 from meshllm_core.models import package_manifest as manifests
 from meshllm_core.models.digest import sha256_of
 from meshllm_core.models.gguf_file import GgufHead, read_head
+from meshllm_core.models.package_certificates import CERTIFICATES_NAME, read_certificates
 from meshllm_core.models.package_fragment import METADATA, SLICE_PREFIX, Role, role_of
 from meshllm_core.models.package_probes import PROBES_NAME, ProbeFile
 from meshllm_core.models.stage_source import local_files
@@ -98,6 +99,11 @@ def verify_package(package: PackageFolder) -> Iterator[tuple[str, str]]:
             yield PROBES_NAME, ""
     except ModelError as error:
         yield PROBES_NAME, error.message
+    try:
+        if read_certificates(package.folder, manifest):
+            yield CERTIFICATES_NAME, ""
+    except ModelError as error:
+        yield CERTIFICATES_NAME, error.message
 
 
 def check_fragment(head: GgufHead, role: Role, artifact: manifests.Artifact, first: GgufHead) -> None:

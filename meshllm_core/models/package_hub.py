@@ -12,9 +12,10 @@ from meshllm_core.errors import DownloadFailed, ModelError
 from meshllm_core.models import package_manifest as manifests
 from meshllm_core.models.cache import Source, SourceFile
 from meshllm_core.models.hub import RemoteRepo
+from meshllm_core.models.package_certificates import CERTIFICATES_NAME, MAX_BYTES
 from meshllm_core.models.package_folder import check_probes
 from meshllm_core.models.package_fragment import EMBEDDINGS, METADATA, OUTPUT, Role, layer_role
-from meshllm_core.models.package_probes import PROBES_NAME, ProbeFile
+from meshllm_core.models.package_probes import MAX_PROBES_BYTES, PROBES_NAME, ProbeFile
 from meshllm_core.models.package_spans import PartialFile, fetch_pieces, span_files
 from meshllm_core.models.package_stage import (
     PreparedStage,
@@ -48,6 +49,11 @@ class HubPackage:
         self._repo = repo
         self._commit = commit
         self._partial: dict[Role, PartialFile] = {}
+
+    @property
+    def reference(self) -> str:
+        """What names it for ever: its repository at its commit."""
+        return f"hf://{self._repo}@{self._commit}"
 
     def missing_bytes(self, roles: Iterable[Role]) -> int:
         """Bytes of these fragments that have not come yet."""
@@ -196,12 +202,15 @@ def install_manifest(listing: RemoteRepo, revision: str, maker: StageMaker) -> H
         ),
     )
     with maker.holding(folder):
-        if PROBES_NAME in listed and not (folder / PROBES_NAME).exists():
+        for name, most in ((PROBES_NAME, MAX_PROBES_BYTES), (CERTIFICATES_NAME, MAX_BYTES)):
+            beside = listed.get(name)
+            if beside is None or beside.size > most or (folder / name).exists():
+                continue
             hub.download(
                 listing.repo,
                 listing.commit,
-                listed[PROBES_NAME],
-                folder / PROBES_NAME,
+                beside,
+                folder / name,
                 on_progress=lambda done: None,
                 cancelled=maker.cancelled,
             )

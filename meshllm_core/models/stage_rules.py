@@ -159,6 +159,10 @@ class StageRules:
             snapshots=self.architecture in SNAPSHOTS,
         )
 
+    def boundary(self, layer: int) -> str:
+        """Name of the tensor, in the undivided model's graph, with the rows that enter `layer`, not 0."""
+        return self._leaves(layer - 1, self.layers)
+
     def _leaves(self, layer: int, count: int) -> str:
         """Name of the tensor with a local layer's result, in a window of `count` layers."""
         rule = self.rule
@@ -290,3 +294,9 @@ def _unknown(architecture: str) -> str:
     if architecture in KNOWN:
         return f"no cut of this architecture has been proved with {BINDING}"
     return f"{BINDING} does not know this architecture"
+
+
+def leaves_last(architecture: str, layers: int) -> str:
+    """Name of the tensor with the rows that leave the last of a file's `layers` layers, before the head."""
+    rule = RULES[architecture]
+    return (rule.leaves_last or rule.leaves).format(layer=layers - 1, next=layers)

@@ -1,5 +1,6 @@
 """A real model as the planner sees it: bytes by layer, and the ranges that give the model's own answers."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -21,8 +22,18 @@ class PlannedModel:
     """Why it cannot be cut at all; empty if it can."""
 
 
-def planned_model(facts: GgufFacts, source: StageSource) -> PlannedModel:
-    """A real model in the planner's terms. Raises ModelFileInvalid."""
+def planned_model(
+    facts: GgufFacts,
+    source: StageSource,
+    *,
+    tensors: Iterable[tuple[str, int]] | None = None,
+    fingerprint: str = "",
+) -> PlannedModel:
+    """A real model in the planner's terms. Raises ModelFileInvalid.
+
+    `tensors` (name, bytes) and `fingerprint` where `source` is only a part of the model: a package has both
+    in its manifest.
+    """
     indivisible, streams = "", 1
     windows: Windows = every_range
     readers: Readers = "none"
@@ -37,8 +48,8 @@ def planned_model(facts: GgufFacts, source: StageSource) -> PlannedModel:
     used = source.keys.number("expert_used_count", 0)
     model = from_tensors(
         facts,
-        ((name, found.tensor.nbytes) for name, found in source.tensors.items()),
-        fingerprint=_fingerprint(source),
+        tensors or ((name, found.tensor.nbytes) for name, found in source.tensors.items()),
+        fingerprint=fingerprint or _fingerprint(source),
         trunk=source.layers,
         experts_used=min(1.0, used / experts) if experts and used else 1.0,
         streams=streams,

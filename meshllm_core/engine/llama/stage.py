@@ -38,22 +38,26 @@ class StageRunner:
         outputs: int | None = None,
         snapshots: int = 0,
         on_progress: Callable[[float], None] = lambda fraction: None,
+        model: Model | None = None,
+        tap: Callable[[StageShape], Tap] = Tap,
     ) -> None:
         """`outputs`: positions of one step at most whose logits the last stage gives (None: all; each takes
         room for a vocabulary). `snapshots`: positions of the last batch that a recurrent stage can take back,
-        where its architecture allows it.
+        where its architecture allows it. `model`: loaded already, it stays with whoever loaded it. `tap`:
+        what is done with the graph, if not what the stage's shape says.
 
         Raises ModelFileInvalid, EngineError (no memory).
         """
-        self.model = Model(spec, on_progress)
+        self.model = model or Model(spec, on_progress)
+        self._owns_model = model is None
         self.shape = self._read_shape()
-        self.tap = Tap(self.shape)
+        self.tap = tap(self.shape)
         self._snapshots = snapshots if self.shape.snapshots else 0
         file = Path(spec.files[0])
         self._lookup = EmbeddingLookup(file, self.shape.width) if self.shape.looked_up else None
         self.handle = api.llama_init_from_model(self.model.handle, self._params(spec, outputs))
         if not self.handle:
-            self.model.close()
+            self._close_model()
             raise EngineError("There is not enough memory for the stage's KV cache and compute buffers.")
         self._memory = api.llama_get_memory(self.handle)
         self.capacity = spec.batch
@@ -287,4 +291,8 @@ class StageRunner:
         if self._lookup is not None:
             self._lookup.close()
         api.llama_free(self.handle)
-        self.model.close()
+        self._close_model()
+
+    def _close_model(self) -> None:
+        if self._owns_model:
+            self.model.close()

@@ -5,6 +5,7 @@ llama.cpp asks before each node of a graph whether it is of interest, and calls 
 
 import ctypes
 import importlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -96,9 +97,7 @@ class Tap:
         if name == self._hook and self._incoming is not None:
             self._overwrite(tensor)
             return True
-        rows = np.empty(self._count * self._shape.width * self._shape.streams, dtype=np.float32)
-        _ggml.ggml_backend_tensor_get(tensor, rows.ctypes.data, 0, rows.nbytes)
-        self._outgoing, self._wanted = rows, ()
+        self._outgoing, self._wanted = self._read(tensor), ()
         return False
 
     def _overwrite(self, tensor: int) -> None:
@@ -122,6 +121,11 @@ class Tap:
         self._wanted = ()
         return False
 
+    def _read(self, tensor: int) -> Rows:
+        rows = np.empty(self._count * self._shape.width * self._shape.streams, dtype=np.float32)
+        _ggml.ggml_backend_tensor_get(tensor, rows.ctypes.data, 0, rows.nbytes)
+        return rows
+
     def _to_graph(self, rows: Rows) -> Rows:
         return np.ascontiguousarray(self._turned(rows, into=True), dtype=np.float32)
 
@@ -136,3 +140,36 @@ class Tap:
         outer, inner = (self._count, shape.streams) if into else (shape.streams, self._count)
         turned = rows.reshape(outer, inner, shape.width).swapaxes(0, 1)
         return turned if into else turned.reshape(self._count, shape.streams * shape.width)
+
+
+class Gather(Tap):
+    """Takes the rows of several tensors out of one pass over an undivided model."""
+
+    def __init__(self, shape: StageShape, names: Sequence[str]) -> None:
+        """`names` in the order in which the graph computes them."""
+        super().__init__(shape)
+        self._asked = tuple(name.encode() for name in names)
+        self.rows: list[Rows] = []
+        """[count, width × streams] each, as many as there are names; of the last decode."""
+
+    @property
+    def needed(self) -> bool:
+        """Always."""
+        return True
+
+    def begin(self, count: int, rows: Rows | None) -> None:
+        """See Tap.begin; an undivided model gets no rows."""
+        super().begin(count, None)
+        self._wanted, self.rows = self._asked, []
+
+    def end(self) -> Rows | None:
+        """Of the last name. Raises RuntimeError in words when a tensor did not appear."""
+        super().end()
+        return self.rows[-1]
+
+    def _reached(self, tensor: int) -> bool:
+        if not self._fits(tensor, self._wanted[0]):
+            return False
+        self.rows.append(self._from_graph(self._read(tensor)))
+        self._wanted = self._wanted[1:]
+        return bool(self._wanted)
