@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -80,9 +80,11 @@ class Node:
 
 
 @contextlib.asynccontextmanager
-async def running(*, keep: int = 4096, console_host: str = "127.0.0.1") -> AsyncIterator[Node]:
+async def running(
+    *, keep: int = 4096, console_host: str = "127.0.0.1", make: Callable[[EventStore], Backend] = Backend
+) -> AsyncIterator[Node]:
     """An API on a free port of loopback until the block ends."""
-    backend = Backend(EventStore(keep=keep))
+    backend = make(EventStore(keep=keep))
     app = build_management_app(backend, token=TOKEN, console_host=console_host)
     config = uvicorn.Config(app, log_config=None, lifespan="off", timeout_graceful_shutdown=2)
     config.load()
