@@ -39,18 +39,14 @@ Refresh = Annotated[bool, typer.Option("--refresh", help="Ask the hub for a newe
 def list_models(as_json: AsJson = False) -> None:
     """List the models on this disk, partial downloads too."""
     paths = default_paths()
-    found = _cache(paths).models()
-    embedded = models_text.embedded_document()
+    from meshllm_core.models.library import kept_models
+
+    found = kept_models(_cache(paths))
     if as_json:
-        emit_json(
-            {
-                "folder": str(paths.models),
-                "models": [*embedded, *(models_text.document(model) for model in found)],
-            }
-        )
+        documents = [models_text.document(model) for model in found]
+        emit_json({"folder": str(paths.models), "models": documents})
         return
-    rows = [(item["id"], "default", text.size(item["bytes_total"]), "whole", "–") for item in embedded]
-    rows += [
+    rows = [
         (m.id, m.ref, text.size(m.bytes_total), models_text.state(m), models_text.users(m)) for m in found
     ]
     if not rows:
@@ -145,13 +141,13 @@ def prune(
 @app.command("recommended")
 def recommended(as_json: AsJson = False) -> None:
     """List good models in steps of memory, and which one suits this machine best."""
-    from meshllm_core.models.catalog import catalog, pick
+    from meshllm_core.models.catalog import catalog, fits, pick
 
     memory = _memory()
     best = pick(memory)
     if as_json:
         entries = [
-            {"fits": entry.memory_bytes <= memory, "memory_bytes": entry.memory_bytes, "entry": entry}
+            {"fits": fits(entry, memory), "memory_bytes": entry.memory_bytes, "entry": entry}
             for entry in catalog()
         ]
         emit_json({"memory_available": memory, "pick": best.id if best else None, "models": entries})
@@ -162,7 +158,7 @@ def recommended(as_json: AsJson = False) -> None:
             entry.id,
             text.size(entry.bytes),
             text.size(entry.memory_bytes),
-            "fits" if entry.memory_bytes <= memory else "too large",
+            "fits" if fits(entry, memory) else "too large",
             entry.licence,
             entry.about,
         )

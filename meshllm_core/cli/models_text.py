@@ -2,12 +2,10 @@
 
 from typing import Any
 
-from meshllm_core.errors import ModelError
 from meshllm_core.models.cache import CachedModel
-from meshllm_core.models.embedded import embedded_model
 from meshllm_core.models.facts import GgufFacts
+from meshllm_core.models.library import KeptModel
 from meshllm_core.models.locate import Located
-from meshllm_core.models.split import model_stem
 
 _FACTS = (
     "architecture",
@@ -25,22 +23,8 @@ _FACTS = (
 )
 
 
-def embedded_document() -> list[dict[str, Any]]:
-    """The model that comes with meshllm, if it is installed."""
-    try:
-        file = embedded_model()
-    except ModelError:
-        return []
-    total = file.stat().st_size
-    return [
-        {"id": model_stem(file.name), "ref": "default", "files": [str(file)], "complete": True}
-        | {"kind": "model"}
-        | {"bytes_here": total, "bytes_total": total, "used_by": []}
-    ]
-
-
-def document(model: CachedModel) -> dict[str, Any]:
-    """A model in the cache, as JSON."""
+def document(model: CachedModel | KeptModel) -> dict[str, Any]:
+    """A model on this disk, as JSON."""
     return {
         "id": model.id,
         "ref": model.ref,
@@ -53,7 +37,7 @@ def document(model: CachedModel) -> dict[str, Any]:
     }
 
 
-def state(model: CachedModel) -> str:
+def state(model: CachedModel | KeptModel) -> str:
     """How much of it is here."""
     if model.complete:
         return "whole"
@@ -62,7 +46,7 @@ def state(model: CachedModel) -> str:
     return f"{100 * model.bytes_here // max(1, model.bytes_total)} % downloaded"
 
 
-def users(model: CachedModel) -> str:
+def users(model: CachedModel | KeptModel) -> str:
     """The processes that have it loaded."""
     return ", ".join(map(str, model.used_by)) or "–"
 

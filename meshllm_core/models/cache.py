@@ -232,6 +232,10 @@ class Cache:
         with in_use(tuple(file for file in files if self.root in file.parents)):
             yield
 
+    def is_locked(self, folder: Path) -> bool:
+        """Whether something downloads into it now."""
+        return _is_locked(folder)
+
     def stale(self) -> tuple[CachedModel, ...]:
         """Partial downloads, and whole models of which a newer version is here."""
         newest: dict[tuple[str, str], CachedModel] = {}

@@ -60,11 +60,15 @@ def entry_named(name: str) -> CatalogEntry:
     return {entry.id: entry for entry in catalog()}[name]
 
 
+def fits(entry: CatalogEntry, memory_available: int) -> bool:
+    """Whether it would load on a machine with so many bytes free."""
+    return entry.memory_bytes <= memory_available - reserve_for(memory_available)
+
+
 def pick(memory_available: int) -> CatalogEntry | None:
     """The best entry that fits in `memory_available` bytes; None if not even the smallest does."""
-    room = memory_available - reserve_for(memory_available)
     return max(
-        (entry for entry in catalog() if entry.memory_bytes <= room),
+        (entry for entry in catalog() if fits(entry, memory_available)),
         key=lambda entry: (entry.parameters, entry.bytes),
         default=None,
     )

@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from meshllm_core.errors import DownloadFailed, HubUnreachable, ModelError, ModelNotFound
+from meshllm_core.models.hub_search import ANSWER_LIMIT, QUERY_LIMIT, RESULTS, FoundModel, read_search
 from meshllm_core.models.quants import RemoteFile
 from meshllm_core.models.units import printable
 
@@ -87,6 +88,36 @@ class Hub:
             )
         files = tuple(file for sibling in siblings if (file := _remote_file(sibling)) is not None)
         return RemoteRepo(repo, info.sha, files)
+
+    def search(self, query: str, limit: int = RESULTS) -> tuple[FoundModel, ...]:
+        """Repositories with GGUF models, most downloaded first. Raises HubUnreachable, DownloadFailed."""
+        import httpx2
+        from huggingface_hub import get_session, get_token, hf_raise_for_status
+
+        asked: dict[str, str | int | tuple[str, ...]] = {
+            "search": query[:QUERY_LIMIT],
+            "filter": "gguf",
+            "sort": "downloads",
+            "limit": min(limit, RESULTS),
+            "expand": ("gguf", "downloads", "likes", "gated", "siblings"),
+        }
+        token = self._token or get_token()
+        headers = {"User-Agent": "meshllm"} | ({"Authorization": f"Bearer {token}"} if token else {})
+        times = httpx2.Timeout(self._read_timeout, connect=self._connect_timeout)
+        url, what = f"{self.address}/api/models", f"the search for {printable(query, 60)!r}"
+        with (
+            self._translated(what, "main"),
+            get_session().stream("GET", url, params=asked, headers=headers, timeout=times) as response,
+        ):
+            if response.status_code == 404:
+                raise ValueError("it has no search")
+            hf_raise_for_status(response)
+            data = bytearray()
+            for chunk in response.iter_bytes():
+                data += chunk
+                if len(data) > ANSWER_LIMIT:
+                    raise ValueError(f"it is longer than {ANSWER_LIMIT} bytes")
+            return read_search(bytes(data))[:limit]
 
     def download(
         self,

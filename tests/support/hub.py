@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -45,6 +45,8 @@ class Faults:
     """Sent in place of the true Content-Range; {start}, {end} and {total} are filled in."""
     extra_bytes: int = 0
     """Sent behind each answer, and announced."""
+    search: tuple[int, bytes] | None = None
+    """Status and body of every answer to a search."""
     encoding: str = ""
     """Said to be the answer's Content-Encoding."""
 
@@ -57,6 +59,8 @@ class Repository:
     commit: str = COMMIT
     status: int = 200
     error_code: str = ""
+    downloads: int = 0
+    parameters: int = 0
     large: bool = True
     """Whether files are stored by SHA-256 (as all big ones) or in git."""
 
@@ -133,6 +137,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.hub.authorizations.append(self.headers.get("Authorization", ""))
         if listing := re.fullmatch(r"/api/models/([^/]+/[^/]+)(?:/revision/(.+))?", path):
             self._list(listing[1], listing[2] or "main")
+        elif path == "/api/models":
+            self._search()
         elif resolved := re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
             self._resolve(resolved[1], resolved[2], resolved[3])
         elif content := re.fullmatch(r"/cdn/([^/]+/[^/]+)/(.+)", path):
@@ -165,6 +171,30 @@ class _Handler(BaseHTTPRequestHandler):
             siblings.append(entry)
         document = {"id": name, "sha": repository.commit, "private": False, "siblings": siblings}
         self._answer(200, json.dumps(document).encode(), {"Content-Type": "application/json"})
+
+    def _search(self) -> None:
+        hub = self.server.hub
+        if hub.faults.search:
+            status, body = hub.faults.search
+            self._answer(status, body, {"Content-Type": "application/json"})
+            return
+        asked = parse_qs(urlsplit(self.path).query)
+        assert asked["filter"] == ["gguf"]
+        wanted, limit = asked["search"][0].lower(), int(asked["limit"][0])
+        found = [
+            {
+                "id": name,
+                "downloads": repository.downloads,
+                "likes": 3,
+                "gated": False,
+                "gguf": {"total": repository.parameters, "architecture": "llama"},
+                "siblings": [{"rfilename": path} for path in repository.files],
+            }
+            for name, repository in hub.repositories.items()
+            if wanted in name.lower() and any(path.endswith(".gguf") for path in repository.files)
+        ]
+        found.sort(key=lambda each: -int(str(each["downloads"])))
+        self._answer(200, json.dumps(found[:limit]).encode(), {"Content-Type": "application/json"})
 
     def _resolve(self, name: str, revision: str, path: str) -> None:
         repository = self._known(name, revision)
