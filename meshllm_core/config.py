@@ -41,8 +41,10 @@ def load_settings(
     environ = environ if environ is not None else {}
     values: dict[str, Value] = {}
     sources: dict[str, Source] = {}
-    named = config_file or (Path(environ["MESHLLM_CONFIG"]) if environ.get("MESHLLM_CONFIG") else None)
-    _read_file(named or paths.config_file, named is not None, values, sources)
+    file, named = file_of_config(paths, environ, config_file)
+    text = read_config(file, required=named)
+    if text is not None:
+        _take_file(file, text, values, sources)
     warnings = _read_environment(environ, values, sources)
     for name, value in (flags or {}).items():
         if value is None:
@@ -53,7 +55,25 @@ def load_settings(
         values[name] = check_value(row, value, row.flag or "command line")
         sources[name] = Source("flag", row.flag)
     typed: dict[str, Any] = dict(values)
-    settings = Settings(**typed, sources=sources, warnings=warnings)
+    settings = Settings(**typed, sources=sources, warnings=warnings, file=file)
+    _check_together(settings)
+    return settings
+
+
+def file_of_config(paths: Paths, environ: Mapping[str, str], given: Path | None = None) -> tuple[Path, bool]:
+    """Which config.toml counts, and whether somebody named it."""
+    named = given or (Path(environ["MESHLLM_CONFIG"]) if environ.get("MESHLLM_CONFIG") else None)
+    return named or paths.config_file, named is not None
+
+
+def check_config(file: Path, text: str, environ: Mapping[str, str]) -> Settings:
+    """The settings of a run with `text` as its config.toml, and no flags. Raises ConfigError."""
+    values: dict[str, Value] = {}
+    sources: dict[str, Source] = {}
+    _take_file(file, text, values, sources)
+    warnings = _read_environment(environ, values, sources)
+    typed: dict[str, Any] = dict(values)
+    settings = Settings(**typed, sources=sources, warnings=warnings, file=file)
     _check_together(settings)
     return settings
 
@@ -83,7 +103,8 @@ def base_url(host: str, port: int) -> str:
     return f"http://[{reachable}]:{port}" if ":" in reachable else f"http://{reachable}:{port}"
 
 
-def _read_file(path: Path, required: bool, values: dict[str, Value], sources: dict[str, Source]) -> None:
+def read_config(path: Path, *, required: bool = False) -> str | None:
+    """The file's text; None where there is none and it is not `required`. Raises ConfigError."""
     try:
         with path.open("rb") as file:
             raw = file.read(FILE_LIMIT + 1)
@@ -92,17 +113,21 @@ def _read_file(path: Path, required: bool, values: dict[str, Value], sources: di
             raise ConfigError(
                 f"There is no configuration file {path}.", hint="`meshllm config --example` prints one."
             ) from None
-        return
+        return None
     except OSError as error:
         raise ConfigError(f"Cannot read {path}: {error.strerror}.", hint="Check its permissions.") from None
     if len(raw) > FILE_LIMIT:
         raise ConfigError(f"{path} is larger than 1 MiB.", hint="This is no configuration of meshllm.")
     try:
-        text = raw.decode("utf-8-sig")
-        table = tomllib.loads(text)
+        return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{path}:{line}: not UTF-8 text.", hint="Save the file as UTF-8.") from None
+
+
+def _take_file(path: Path, text: str, values: dict[str, Value], sources: dict[str, Source]) -> None:
+    try:
+        table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         twice = "overwrite" in str(error)
         hint = "Give each key once." if twice else "Texts need quotes; see `meshllm config --example`."

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from meshllm_core.config_keys import Key, key, keys_of
@@ -294,6 +295,8 @@ class Settings:
     )
     sources: Mapping[str, Source] = field(default_factory=dict, compare=False, repr=False)
     """Origin of each value that is not a default."""
+    file: Path | None = field(default=None, compare=False, repr=False)
+    """The config.toml that counts, whether it exists or not."""
     warnings: tuple[str, ...] = field(default=(), compare=False)
     """What looked like a mistake without being one for sure: one line each."""
 

@@ -10,6 +10,8 @@ import msgspec
 from starlette.datastructures import QueryParams
 
 from meshllm_core.api.manage_actions import sentence_of
+from meshllm_core.api.schema_certify import Certificates, CertificatesArguments
+from meshllm_core.api.schema_config import Config, ConfigArguments
 from meshllm_core.api.schema_logs import LogPiece, LogsAnswer, LogsArguments, ReadLogArguments
 from meshllm_core.errors import InvalidRequest
 
@@ -31,6 +33,8 @@ QUESTIONS: Mapping[str, QuestionSpec] = {
     spec.name: spec
     for spec in (
         # One line per question.
+        QuestionSpec("certificates", "What is known of codecs.", CertificatesArguments, Certificates),
+        QuestionSpec("config", "Every setting and where it comes from.", ConfigArguments, Config),
         QuestionSpec("logs", "Which logs this node and its engines write.", LogsArguments, LogsAnswer),
         QuestionSpec("logs/read", "A piece of one log.", ReadLogArguments, LogPiece),
     )

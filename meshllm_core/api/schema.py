@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from meshllm_core.api.schema_certify import CancelCertifyArguments, CertifyArguments
+from meshllm_core.api.schema_config import ConfigureArguments
 from meshllm_core.api.schema_mesh import (
     ForgetArguments,
     InviteAnswer,
@@ -216,5 +218,8 @@ ACTIONS: Mapping[str, ActionSpec] = {
         ActionSpec("revoke", "Withdraw an invite or a membership.", RevokeArguments),
         ActionSpec("public", "List the mesh on public relays, or take the listing back.", PublicArguments),
         ActionSpec("forget", "Stop listing a member that is gone.", ForgetArguments),
+        ActionSpec("certify", "Measure which codecs a model stands when it is split.", CertifyArguments),
+        ActionSpec("cancel_certify", "End the measurement of codecs that runs.", CancelCertifyArguments),
+        ActionSpec("configure", "Write a key of config.toml, or take it out.", ConfigureArguments),
     )
 }

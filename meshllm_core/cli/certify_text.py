@@ -1,7 +1,6 @@
 """What `meshllm certify` found, as JSON and as tables."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,21 +9,11 @@ from meshllm_core.certify.gate import Artifact, allowed
 from meshllm_core.certify.priors import reviewed
 from meshllm_core.certify.record import Certified, CodecCertificate
 from meshllm_core.cli.output import fields, table
+from meshllm_core.engine.certify_model import Split
 from meshllm_core.wire.codecs import CODECS
 
 _HEAD = ("model", "artifact", "backend", "llama_cpp")
 _COLUMNS = ("codec", "bytes/row", "same token", "mean KL", "max KL", "widened", "verdict")
-
-
-@dataclass(frozen=True)
-class Split:
-    """The certificates of one set of cuts."""
-
-    cuts: tuple[int, ...]
-    certificates: tuple[CodecCertificate, ...]
-    """One for each codec; at least one."""
-    widened: Mapping[str, int]
-    """Rows by codec that would be sent as f32."""
 
 
 def document(

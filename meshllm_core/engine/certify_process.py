@@ -26,9 +26,14 @@ _END_SECONDS = 5.0
 
 
 def run_certify(
-    job: CertifyJob, log: Path, on_progress: Callable[[Doing], None]
+    job: CertifyJob,
+    log: Path,
+    on_progress: Callable[[Doing], None],
+    on_start: "Callable[[subprocess.Popen[bytes]], None]" = lambda process: None,
 ) -> tuple[dict[int, Measured], Over]:
     """Measures in a process of its own: the figures of each chain, by number, and how they were made.
+
+    `on_start` gets the process as soon as it runs; to kill it ends this call with EngineExited.
 
     The process writes what llama.cpp says to `log`. It ends with this call, however that ends. Raises
     EngineError for what it reports, EngineExited when it dies.
@@ -45,6 +50,7 @@ def run_certify(
         ) as process,
     ):
         try:
+            on_start(process)
             return _talk(process, job, log, on_progress)
         finally:
             process.kill()

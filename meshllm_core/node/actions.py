@@ -1,7 +1,7 @@
 """What clients may ask of the node: the same few verbs for dashboard, command line and curl."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -10,6 +10,10 @@ from meshllm_core.api.schema import ACTIONS, ActionSpec
 from meshllm_core.errors import ModelUnknown, NodeError
 from meshllm_core.ids import RequestId
 from meshllm_core.node.answers import NodeParts, node_answers
+
+if TYPE_CHECKING:
+    from meshllm_core.node.certify_desk import CertifyDesk
+
 
 class NodeBackend:
     """Implements api.manage.ManagementBackend."""
@@ -20,6 +24,8 @@ class NodeBackend:
         self._mesh = parts.mesh
         self._stop = stop
         self._answers = node_answers(parts)
+        self._parts = parts
+        self._certify: CertifyDesk | None = None
 
     @property
     def actions(self) -> Mapping[str, ActionSpec]:
@@ -68,5 +74,21 @@ class NodeBackend:
             case "stop":
                 self._stop("asked by a client")
                 return {"status": "stopping"}
+            case "certify" | "cancel_certify":
+                # Codecs, stage files and numpy: most nodes never measure.
+                from meshllm_core.node import certify_desk
+
+                self._certify = self._certify or certify_desk.CertifyDesk(self._parts)
+                return await certify_desk.act(self._certify, name, arguments)
+            case "configure":
+                from meshllm_core.node.answer_config import configure
+
+                done = await configure(self._parts, arguments["key"], arguments.get("value"))
+                return msgspec.structs.asdict(done)
             case _:
                 return await self._mesh.act(name, arguments)
+
+    async def close(self) -> None:
+        """The node ends, and with it what its actions began."""
+        if self._certify is not None:
+            await self._certify.close()

@@ -36,6 +36,8 @@ class NodeParts:
 def node_answers(parts: NodeParts) -> Mapping[str, Answer]:
     """By the question's name."""
     return {
+        "certificates": _lazy("answer_certificates", "certificates", parts),
+        "config": _lazy("answer_config", "config", parts),
         "logs": _lazy("answer_logs", "answer_logs", parts.paths),
         "logs/read": _lazy("answer_logs", "answer_read_log", parts.paths),
     }

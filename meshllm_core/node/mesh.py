@@ -35,6 +35,7 @@ from meshllm_core.state.pace import weights_per_second
 from meshllm_core.transport.link import Channel
 
 if TYPE_CHECKING:
+    from meshllm_core.identity.keys import SigningKey
     from meshllm_core.identity.storage import StoredKey
     from meshllm_core.mesh.service import MeshService
     from meshllm_core.mesh.session import Session
@@ -267,6 +268,11 @@ class NodeMesh:
                 # A no, too: another mesh may be listed the next time.
                 log.info("no public mesh was joined: %s", describe(error))
                 await asyncio.sleep(RETRY_SECONDS)
+
+    async def signing_key(self) -> "SigningKey":
+        """This node's key. Raises IdentityError."""
+        assert self._key is not None
+        return (await asyncio.shield(self._key)).key
 
     async def service(self) -> "MeshService":
         """The service, made and started at the first call. Raises MeshError."""

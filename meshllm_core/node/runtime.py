@@ -90,7 +90,7 @@ async def _serve(settings: Settings, paths: Paths, talk: Talk, announce: Announc
         await node.stopped.wait()
     finally:
         node.stopping()
-        await asyncio.gather(api.stop(), node.mesh.stop())
+        await asyncio.gather(api.stop(), node.mesh.stop(), node.backend.close())
         await node.hosts.close()
         node.store.close()
         await console.stop()
@@ -169,9 +169,9 @@ class _Node:
             allowed_hosts=LOOPBACK_HOSTS if is_loopback(settings.host) else frozenset({ANY_HOST}),
         )
         self.api_app = build_openai_app(self.service, limits)
-        backend = NodeBackend(NodeParts(settings, paths, self.store, self.hosts, self.mesh), self.stop)
+        self.backend = NodeBackend(NodeParts(settings, paths, self.store, self.hosts, self.mesh), self.stop)
         self.console_app = build_management_app(
-            backend, token=ensure_token(paths.token_file), console_host=settings.console_host
+            self.backend, token=ensure_token(paths.token_file), console_host=settings.console_host
         )
         self.reason = ""
 

@@ -10,6 +10,9 @@ from typing import Literal
 import msgspec
 
 from meshllm_core.ids import ModelId, RequestId
+from meshllm_core.state.certify_events import CertificationEnded as CertificationEnded
+from meshllm_core.state.certify_events import CertificationProgressed as CertificationProgressed
+from meshllm_core.state.certify_events import CertificationStarted as CertificationStarted
 from meshllm_core.state.download_events import DownloadChanged as DownloadChanged
 from meshllm_core.state.download_events import DownloadRemoved as DownloadRemoved
 from meshllm_core.state.event import Event as Event
@@ -259,6 +262,9 @@ AnyEvent = (
     | StageUpdated
     | StageHosted
     | StageReleased
+    | CertificationStarted
+    | CertificationProgressed
+    | CertificationEnded
 )
 
 

@@ -6,6 +6,7 @@ import msgspec
 
 from meshllm_core.ids import ModelId
 from meshllm_core.state import events as ev
+from meshllm_core.state.reduce_certify import certify_words, fold_certify
 from meshllm_core.state.reduce_downloads import download_words, fold_download
 from meshllm_core.state.reduce_mesh import MeshEvent, fold_mesh, mesh_words
 from meshllm_core.state.reduce_split import fold_split, split_words
@@ -79,6 +80,9 @@ def _fold(snapshot: NodeSnapshot, event: ev.AnyEvent) -> NodeSnapshot:
             folded = fold_download(snapshot, event)
             words = download_words(snapshot, event)
             return _notice(folded, event.at, *words) if words else folded
+        case ev.CertificationStarted() | ev.CertificationProgressed() | ev.CertificationEnded():
+            folded, told = fold_certify(snapshot, event), certify_words(event)
+            return _notice(folded, event.at, *told) if told else folded
         case _:
             return _fold_mesh(snapshot, event)
 

@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 from meshllm_core.ids import ModelId, RequestId
+from meshllm_core.state.certify_events import CertificationView
 from meshllm_core.state.download_events import DownloadRow
 from meshllm_core.state.event import NoticeLevel
 from meshllm_core.state.events import Device, FinishReason
@@ -190,6 +191,8 @@ class NodeSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     refusals: tuple[RefusalView, ...] = ()
     hosted_stages: tuple[HostedStage, ...] = ()
     """What this node computes for other machines' models."""
+    certification: CertificationView | None = None
+    """The latest measurement of codecs; None: there was none."""
 
     def model(self, model: ModelId) -> ModelView | None:
         """The row of a model, or None."""

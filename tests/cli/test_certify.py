@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from meshllm_core.certify import prompts
-from meshllm_core.cli import certify, certify_text
+from meshllm_core.cli import certify_text
+from meshllm_core.engine import certify_model
 from meshllm_core.errors import ExitCode
 from meshllm_core.models.certificates import CertificateStore
 from meshllm_core.models.embedded import embedded_model
@@ -47,7 +48,7 @@ def test_a_model_that_is_not_here_is_named(meshllm: Run, tmp_path: Path) -> None
 @pytest.mark.model
 def test_a_short_measurement(meshllm: Run, paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prompts, "PROMPTS", ("The sea is",))
-    monkeypatch.setattr(certify, "ANSWER_TOKENS", 16)
+    monkeypatch.setattr(certify_model, "ANSWER_TOKENS", 16)
     options = ("--codecs", "f16,q8x", "--cuts", "15", "--device", "cpu", "--threads", "1")
     done = meshllm("certify", str(embedded_model()), *options, "--json")
     assert done.code == 0, done.err

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from meshllm_core.ids import ModelId, RequestId
 from meshllm_core.state import events as ev
 from meshllm_core.state.reduce import reduce
+from meshllm_core.state.reduce_certify import CertifyEvent
 from meshllm_core.state.reduce_downloads import DownloadEvent
 from meshllm_core.state.reduce_mesh import MeshEvent
 from meshllm_core.state.reduce_split import SplitEvent
@@ -113,7 +114,7 @@ EVENTS |= {
         **{name: st.from_type(hint) for name, hint in get_type_hints(kind).items() if name != "at"},
         at=AT,
     )
-    for kind in (*get_args(MeshEvent | DownloadEvent), *get_args(SplitEvent))
+    for kind in (*get_args(MeshEvent | DownloadEvent), *get_args(SplitEvent), *get_args(CertifyEvent))
 }
 HISTORIES = st.lists(st.one_of(*EVENTS.values()), max_size=40)
 
