@@ -78,7 +78,11 @@ class NodeBackend:
                 # Codecs, stage files and numpy: most nodes never measure.
                 from meshllm_core.node import certify_desk
 
-                self._certify = self._certify or certify_desk.CertifyDesk(self._parts)
+                if self._certify is None:
+                    parts = self._parts
+                    self._certify = certify_desk.CertifyDesk(
+                        parts.settings, parts.paths, parts.store, parts.mesh.signing_key
+                    )
                 return await certify_desk.act(self._certify, name, arguments)
             case "configure":
                 from meshllm_core.node.answer_config import configure

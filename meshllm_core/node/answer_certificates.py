@@ -19,13 +19,14 @@ from meshllm_core.node.answers import NodeParts
 
 async def certificates(parts: NodeParts, _: CertificatesArguments) -> Certificates:
     """All of them, the newest measurement first. Raises StorageError."""
-    return await asyncio.to_thread(_read, CertificateStore(parts.paths.certificates), parts)
+    me = parts.store.snapshot.node
+    return await asyncio.to_thread(list_certificates, CertificateStore(parts.paths.certificates), me)
 
 
-def _read(store: CertificateStore, parts: NodeParts) -> Certificates:
+def list_certificates(store: CertificateStore, me: str) -> Certificates:
+    """The answer; `me` is this node's id, hexadecimal. Blocks. Raises StorageError."""
     known, names = store.load(), store.names()
     newest = sorted(known, key=lambda record: -record.certificate.at)[:MEASURED_SHOWN]
-    me = parts.store.snapshot.node
     return Certificates(
         measured=tuple(_measured(record, names, me) for record in newest),
         left_out=len(known) - len(newest),

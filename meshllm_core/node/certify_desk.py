@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import psutil
 
+from meshllm_core.config import Settings
 from meshllm_core.engine.certify_model import CODECS, MeasurementPlan, find_files, measure, plan_measurement
 from meshllm_core.engine.certify_protocol import Doing
 from meshllm_core.errors import MeshError, ModelTooLarge, NodeError, RequestCancelled
@@ -21,7 +23,8 @@ from meshllm_core.models.cache import Cache
 from meshllm_core.models.hub import Hub
 from meshllm_core.models.memory import read_memory
 from meshllm_core.models.units import show_bytes
-from meshllm_core.node.answers import NodeParts
+from meshllm_core.node.store import EventStore
+from meshllm_core.paths import Paths
 from meshllm_core.state import events as ev
 from meshllm_core.state.certify_events import CertifyPhase, CodecVerdict
 
@@ -41,7 +44,10 @@ MEMORY_SHARE = 1.2
 class CertifyDesk:
     """One per node; all but `_report` and `_hold` run in its loop."""
 
-    parts: NodeParts
+    settings: Settings
+    paths: Paths
+    store: EventStore
+    signing_key: "Callable[[], Awaitable[SigningKey]]"
     _task: "asyncio.Task[None] | None" = None
     _stop: threading.Event = field(default_factory=threading.Event)
     _process: "subprocess.Popen[bytes] | None" = None
@@ -55,7 +61,7 @@ class CertifyDesk:
         self._refuse_second()
         plan = await asyncio.to_thread(self._plan, model, cuts, codecs)
         _refuse_large(plan)
-        key = await self.parts.mesh.signing_key()
+        key = await self.signing_key()
         self._refuse_second()
         self._stop, self._process, self._told = threading.Event(), None, ("", 0.0)
         started = ev.CertificationStarted(
@@ -64,7 +70,7 @@ class CertifyDesk:
             cuts=plan.splits[0],
             codecs=tuple(dtype.label for dtype in plan.dtypes),
         )
-        self.parts.store.append(started)
+        self.store.append(started)
         self._task = asyncio.create_task(self._run(plan, key), name="certify")
         return {"model": model, "cuts": list(plan.splits[0]), "status": "measuring"}
 
@@ -88,7 +94,7 @@ class CertifyDesk:
 
     def _refuse_second(self) -> None:
         if self._task is not None and not self._task.done():
-            view = self.parts.store.snapshot.certification
+            view = self.store.snapshot.certification
             raise NodeError(
                 f"The codecs of {view.model if view else 'a model'} are being measured; that is one at a "
                 "time.",
@@ -96,10 +102,10 @@ class CertifyDesk:
             )
 
     def _plan(self, model: str, cuts: tuple[int, ...], codecs: tuple[str, ...]) -> MeasurementPlan:
-        settings, cache = self.parts.settings, Cache(self.parts.paths.models)
-        row = self.parts.store.snapshot.model(ModelId(model))
+        cache = Cache(self.paths.models)
+        row = self.store.snapshot.model(ModelId(model))
         known = (row.path or row.ref) if row is not None else model
-        files, name = find_files(known, cache, Hub(endpoint=settings.hub_endpoint or None))
+        files, name = find_files(known, cache, Hub(endpoint=self.settings.hub_endpoint or None))
         source = cache.source(Path(files[0]).parent)
         if not name and source is not None:
             name = f"{source.repo}:{source.quant}"
@@ -108,13 +114,13 @@ class CertifyDesk:
             name,
             cuts=(",".join(str(cut) for cut in cuts),) if cuts else (),
             codecs=",".join(codecs) or CODECS,
-            device=settings.device,
-            threads=settings.threads,
+            device=self.settings.device,
+            threads=self.settings.threads,
         )
 
     async def _run(self, plan: MeasurementPlan, key: "SigningKey") -> None:
         ended = partial(ev.CertificationEnded, outcome="failed")
-        measuring = partial(measure, plan, self.parts.paths, lambda: key, self._report, self._hold)
+        measuring = partial(measure, plan, self.paths, lambda: key, self._report, self._hold)
         try:
             result = await asyncio.to_thread(measuring)
             ended = partial(ev.CertificationEnded, outcome="done", verdicts=_verdicts(result))
@@ -128,7 +134,7 @@ class CertifyDesk:
         finally:
             self._process = None
             # By the same way as the progress of the thread, so that none of it comes after.
-            self.parts.store.append_soon(ended(at=time.time()))
+            self.store.append_soon(ended(at=time.time()))
 
     def _report(self, doing: Doing) -> None:
         """In the measuring thread."""
@@ -141,7 +147,7 @@ class CertifyDesk:
             told = ev.CertificationProgressed(
                 at=time.time(), phase=cast("CertifyPhase", doing.phase), done=doing.done, total=doing.total
             )
-            self.parts.store.append_soon(told)
+            self.store.append_soon(told)
 
     def _hold(self, process: "subprocess.Popen[bytes]") -> None:
         """In the measuring thread."""
