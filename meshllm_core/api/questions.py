@@ -13,6 +13,7 @@ from meshllm_core.api.manage_actions import sentence_of
 from meshllm_core.api.schema_certify import Certificates, CertificatesArguments
 from meshllm_core.api.schema_config import Config, ConfigArguments
 from meshllm_core.api.schema_logs import LogPiece, LogsAnswer, LogsArguments, ReadLogArguments
+from meshllm_core.api.schema_plan import PlanAnswer, PlanArguments, PlanModels, PlanModelsArguments
 from meshllm_core.errors import InvalidRequest
 
 
@@ -37,6 +38,8 @@ QUESTIONS: Mapping[str, QuestionSpec] = {
         QuestionSpec("config", "Every setting and where it comes from.", ConfigArguments, Config),
         QuestionSpec("logs", "Which logs this node and its engines write.", LogsArguments, LogsAnswer),
         QuestionSpec("logs/read", "A piece of one log.", ReadLogArguments, LogPiece),
+        QuestionSpec("plan", "Where a model would run, how fast, and why.", PlanArguments, PlanAnswer),
+        QuestionSpec("plan/models", "Which models can be planned.", PlanModelsArguments, PlanModels),
     )
 }
 

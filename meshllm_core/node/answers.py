@@ -33,13 +33,24 @@ class NodeParts:
     mesh: "NodeMesh"
 
 
+@dataclass
+class Keeper:
+    """For an answering module that keeps something from one question to the next."""
+
+    parts: NodeParts
+    made: object = None
+
+
 def node_answers(parts: NodeParts) -> Mapping[str, Answer]:
     """By the question's name."""
+    planning = Keeper(parts)
     return {
         "certificates": _lazy("answer_certificates", "certificates", parts),
         "config": _lazy("answer_config", "config", parts),
         "logs": _lazy("answer_logs", "answer_logs", parts.paths),
         "logs/read": _lazy("answer_logs", "answer_read_log", parts.paths),
+        "plan": _lazy("answer_plan", "answer_plan", planning),
+        "plan/models": _lazy("answer_plan", "answer_models", planning),
     }
 
 
