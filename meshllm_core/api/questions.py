@@ -13,6 +13,15 @@ from meshllm_core.api.manage_actions import sentence_of
 from meshllm_core.api.schema_certify import Certificates, CertificatesArguments
 from meshllm_core.api.schema_config import Config, ConfigArguments
 from meshllm_core.api.schema_logs import LogPiece, LogsAnswer, LogsArguments, ReadLogArguments
+from meshllm_core.api.schema_models import (
+    Catalog,
+    HubRepo,
+    HubSearch,
+    Library,
+    NoArguments,
+    RepoArguments,
+    SearchArguments,
+)
 from meshllm_core.api.schema_plan import PlanAnswer, PlanArguments, PlanModels, PlanModelsArguments
 from meshllm_core.errors import InvalidRequest
 
@@ -36,6 +45,10 @@ QUESTIONS: Mapping[str, QuestionSpec] = {
         # One line per question.
         QuestionSpec("certificates", "What is known of codecs.", CertificatesArguments, Certificates),
         QuestionSpec("config", "Every setting and where it comes from.", ConfigArguments, Config),
+        QuestionSpec("library", "The models on this machine's disk.", NoArguments, Library),
+        QuestionSpec("catalog", "Models worth offering, and where they fit.", NoArguments, Catalog),
+        QuestionSpec("hub/search", "Find models at the hub.", SearchArguments, HubSearch),
+        QuestionSpec("hub/models", "What a repository of the hub holds.", RepoArguments, HubRepo),
         QuestionSpec("logs", "Which logs this node and its engines write.", LogsArguments, LogsAnswer),
         QuestionSpec("logs/read", "A piece of one log.", ReadLogArguments, LogPiece),
         QuestionSpec("plan", "Where a model would run, how fast, and why.", PlanArguments, PlanAnswer),

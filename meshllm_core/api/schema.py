@@ -18,6 +18,7 @@ from meshllm_core.api.schema_mesh import (
     PublicArguments,
     RevokeArguments,
 )
+from meshllm_core.api.schema_models import DeleteModelArguments, DownloadArguments, OneDownloadArguments
 from meshllm_core.api.schema_split import LockPath, SplitStatus, StageStatus, WireDtype
 from meshllm_core.state.mesh_events import InviteRow, Publication
 from meshllm_core.state.snapshot import ModelView, NodeState, RefusalView
@@ -210,6 +211,11 @@ ACTIONS: Mapping[str, ActionSpec] = {
     for spec in (
         ActionSpec("load", "Load a model, downloading it first if needed.", LoadArguments),
         ActionSpec("unload", "Stop serving a model and free its memory.", UnloadArguments),
+        ActionSpec("download", "Download a model without loading it.", DownloadArguments),
+        ActionSpec("pause_download", "Stop a download, keep what arrived.", OneDownloadArguments),
+        ActionSpec("resume_download", "Let a download go on.", OneDownloadArguments),
+        ActionSpec("cancel_download", "End a download, remove what arrived.", OneDownloadArguments),
+        ActionSpec("delete_model", "Delete a model from this machine's disk.", DeleteModelArguments),
         ActionSpec("cancel", "Cancel a running request.", CancelArguments),
         ActionSpec("stop", "Stop the node after the running requests.", StopArguments),
         ActionSpec("invite", "Make an invite; founds a mesh where there is none.", InviteArguments),

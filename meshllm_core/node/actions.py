@@ -59,6 +59,10 @@ class NodeBackend:
                     topology_lock=arguments.get("split_topology_lock"),
                 )
                 return {"model": model, "status": "requested"}
+            case "download" | "pause_download" | "resume_download" | "cancel_download" | "delete_model":
+                from meshllm_core.node.model_actions import act_on_models
+
+                return await act_on_models(self._parts, name, arguments)
             case "unload":
                 return {"model": await self._hosts.unload(arguments["model"]), "status": "unloaded"}
             case "cancel":

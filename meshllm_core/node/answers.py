@@ -16,6 +16,7 @@ from meshllm_core.node.store import EventStore
 from meshllm_core.paths import Paths
 
 if TYPE_CHECKING:
+    from meshllm_core.node.downloads import Downloads
     from meshllm_core.node.mesh import NodeMesh
 
 Answer = Callable[[Any], Awaitable[msgspec.Struct]]
@@ -31,6 +32,7 @@ class NodeParts:
     store: EventStore
     hosts: Hosts
     mesh: "NodeMesh"
+    downloads: "Downloads"
 
 
 @dataclass
@@ -47,6 +49,10 @@ def node_answers(parts: NodeParts) -> Mapping[str, Answer]:
     return {
         "certificates": _lazy("answer_certificates", "certificates", parts),
         "config": _lazy("answer_config", "config", parts),
+        "library": _lazy("answer_models", "answer_library", parts),
+        "catalog": _lazy("answer_models", "answer_catalog", parts),
+        "hub/search": _lazy("answer_models", "answer_search", parts),
+        "hub/models": _lazy("answer_models", "answer_repo", parts),
         "logs": _lazy("answer_logs", "answer_logs", parts.paths),
         "logs/read": _lazy("answer_logs", "answer_read_log", parts.paths),
         "plan": _lazy("answer_plan", "answer_plan", planning),

@@ -91,7 +91,7 @@ async def _serve(settings: Settings, paths: Paths, talk: Talk, announce: Announc
     finally:
         node.stopping()
         await asyncio.gather(api.stop(), node.mesh.stop(), node.backend.close())
-        await node.hosts.close()
+        await asyncio.gather(node.hosts.close(), node.downloads.close())
         node.store.close()
         await console.stop()
         for helper in helpers:
@@ -132,10 +132,12 @@ class _Node:
         from meshllm_core.api.manage import build_management_app
         from meshllm_core.api.openai.app import build_openai_app
         from meshllm_core.api.openai.settings import OpenAISettings
+        from meshllm_core.models.cache import Cache
         from meshllm_core.models.hub import Hub
         from meshllm_core.models.resolve import resolve
         from meshllm_core.node.actions import NodeBackend
         from meshllm_core.node.answers import NodeParts
+        from meshllm_core.node.downloads import Downloads
         from meshllm_core.node.hosts import Hosts
         from meshllm_core.node.mesh import NodeMesh
         from meshllm_core.node.store import EventStore
@@ -146,12 +148,14 @@ class _Node:
         self.stopped = asyncio.Event()
         self.store = EventStore()
         self.detecting = asyncio.create_task(self._detect(), name="hardware")
+        hub = Hub(endpoint=settings.hub_endpoint or None)
+        self.downloads = Downloads(Cache(paths.models), hub, self.store.append)
         self.hosts = Hosts(
             settings=settings,
             paths=paths,
             append=self.store.append,
             append_soon=self.store.append_soon,
-            resolve=partial(resolve, paths=paths, hub=Hub(endpoint=settings.hub_endpoint or None)),
+            resolve=partial(resolve, paths=paths, hub=hub),
             hardware=self.detecting,
         )
         self.name = settings.node_name or platform.node() or "this machine"
@@ -169,7 +173,8 @@ class _Node:
             allowed_hosts=LOOPBACK_HOSTS if is_loopback(settings.host) else frozenset({ANY_HOST}),
         )
         self.api_app = build_openai_app(self.service, limits)
-        self.backend = NodeBackend(NodeParts(settings, paths, self.store, self.hosts, self.mesh), self.stop)
+        parts = NodeParts(settings, paths, self.store, self.hosts, self.mesh, self.downloads)
+        self.backend = NodeBackend(parts, self.stop)
         self.console_app = build_management_app(
             self.backend, token=ensure_token(paths.token_file), console_host=settings.console_host
         )
