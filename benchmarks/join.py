@@ -68,7 +68,7 @@ def node(folder: Path, *arguments: str) -> Iterator[Node]:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=errors,
-            env={**os.environ, "MESHLLM_HOME": str(folder)},
+            env={**os.environ, "MESHLLM_HOME": str(folder), "MESHLLM_CALIBRATE": "false"},
         )
     try:
         assert process.stdout is not None

@@ -79,7 +79,8 @@ def _start_ours(stack: ExitStack, options: argparse.Namespace, home: Path) -> Se
         *MESHLLM, "serve", "--headless", "--gguf", str(options.model), "--port", str(port),
         "--console", str(console), *_serve_flags(options),
     ]  # fmt: skip
-    pid = stack.enter_context(program(command, log, {"MESHLLM_HOME": str(home / "home")}))
+    environ = {"MESHLLM_HOME": str(home / "home"), "MESHLLM_CALIBRATE": "false"}
+    pid = stack.enter_context(program(command, log, environ))
     url = f"http://127.0.0.1:{port}/v1"
     wait_until_it_answers(url, seconds=_READY_SECONDS, log=log)
     say(f"meshllm at {url}, process {pid}")

@@ -121,7 +121,7 @@ def _paint() -> float:
         environ = {
             **os.environ,
             "MESHLLM_HOME": home, "MESHLLM_PORT": str(port), "MESHLLM_CONSOLE_PORT": str(console),
-            "TERM": "xterm-256color", "COLORTERM": "truecolor",
+            "TERM": "xterm-256color", "COLORTERM": "truecolor", "MESHLLM_CALIBRATE": "false",
         }  # fmt: skip
         environ.pop("NO_COLOR", None)
         try:

@@ -251,6 +251,11 @@ class Settings:
         flag="--threads",
         allowed=(0, 1_024),
     )
+    calibrate: bool = key(
+        True,
+        "Measure once, for a few seconds in the background, how fast this machine computes.",
+        section="Engine",
+    )
     batch: int = key(
         512,
         "Tokens computed in one step at most, over all requests.",

@@ -51,6 +51,11 @@ class Paths:
         return self.data / "node.json"
 
     @property
+    def pace_file(self) -> Path:
+        """JSON record of how fast this machine computes."""
+        return self.data / "pace.json"
+
+    @property
     def node_key_file(self) -> Path:
         """The node's private key (mode 0600), where no keyring keeps it."""
         return self.data / "node.key"

@@ -168,9 +168,12 @@ def ending(process: "subprocess.Popen[bytes]") -> Iterator[None]:
 
 
 def _environment(home: Path) -> dict[str, str]:
-    """This process's, without settings of a node that runs here otherwise."""
+    """This process's, without settings of a node that runs here otherwise.
+
+    No node measures itself meanwhile: that would disturb what is measured of it.
+    """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MESHLLM_")}
-    return {**kept, "MESHLLM_HOME": str(home)}
+    return {**kept, "MESHLLM_HOME": str(home), "MESHLLM_CALIBRATE": "false"}
 
 
 def _record(made: BenchNode) -> dict[str, str]:

@@ -8,7 +8,8 @@ from meshllm_core.ids import NodeId
 from meshllm_core.models.units import show_bytes
 from meshllm_core.node.split_plan import Machine
 from meshllm_core.state.mesh_events import PeerRow
-from meshllm_core.state.pace import weights_per_second
+from meshllm_core.state.pace import pace_of
+from meshllm_core.state.pace_events import Pace, PaceSource
 from meshllm_core.state.snapshot import NodeSnapshot
 
 
@@ -29,6 +30,10 @@ class MachineRow(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes that a stage may take there."""
     weights_per_second: int = 0
     """Bytes of weights that a decode goes through in a second there; 0: not measured."""
+    prefill_per_second: int = 0
+    """Bytes of weights times tokens of a prompt, in a second there; 0: not measured."""
+    speed: PaceSource = ""
+    """Whether these were measured by answers or only calibrated; empty: neither."""
     rtt_ms: float | None = None
     """From this node; None: not known."""
     layer_start: int | None = None
@@ -57,7 +62,7 @@ def machines(found: tuple[MachineRow, ...]) -> tuple[Machine, ...]:
             each.memory_free,
             each.memory_lent,
             "" if each.eligible else each.reason,
-            each.weights_per_second,
+            Pace(decode=each.weights_per_second, prefill=each.prefill_per_second, source=each.speed),
         )
         for each in found
     )
@@ -70,6 +75,7 @@ def links(found: tuple[MachineRow, ...]) -> dict[tuple[str, str], float]:
 
 
 def _own(snapshot: NodeSnapshot) -> MachineRow:
+    pace = pace_of(snapshot)
     client = snapshot.mesh is not None and snapshot.mesh.role == "client"
     plain = MachineRow(
         node=snapshot.node,
@@ -78,7 +84,9 @@ def _own(snapshot: NodeSnapshot) -> MachineRow:
         reason="it drives a split and computes the last stage",
         memory_free=snapshot.memory_free,
         memory_lent=snapshot.memory_lent,
-        weights_per_second=weights_per_second(snapshot),
+        weights_per_second=pace.decode,
+        prefill_per_second=pace.prefill,
+        speed=pace.source,
     )
     why = ("it is a client: it computes for nobody", "Start it with `meshllm serve` to compute.")
     return left_out(plain, *why) if client else _with_memory(plain)
@@ -95,6 +103,8 @@ def _member(row: PeerRow, version: str) -> MachineRow:
         memory_free=row.memory_free,
         memory_lent=row.memory_lent,
         weights_per_second=row.weights_per_second,
+        prefill_per_second=row.prefill_per_second,
+        speed="calibrated" if row.calibrated else "measured" if row.weights_per_second else "",
         rtt_ms=row.rtt_ms if known else None,
     )
     for why, hint in _obstacles(row, version):

@@ -179,8 +179,9 @@ def _request(
     from meshllm_core.planner.wire import choose_wire
     from meshllm_core.wire.codecs import dtype_named
 
-    settings = load_settings(default_paths(), environ=os.environ)
-    supposed = suppose(read_network(nodes), changes)
+    paths = default_paths()
+    settings = load_settings(paths, environ=os.environ)
+    supposed = suppose(read_network(nodes, settings, paths), changes)
     if dtype != "auto":
         dtype_named(dtype)
     width = planned.model.row_width

@@ -7,19 +7,23 @@ from pathlib import Path
 import msgspec
 
 from meshllm_core.cli.control import absolute
+from meshllm_core.config import Settings
 from meshllm_core.errors import ConfigError, ModelNotFound
 from meshllm_core.models.cache import Cache
 from meshllm_core.models.embedded import embedded_model
 from meshllm_core.models.hardware import detect
 from meshllm_core.models.inspect import inspect_model
 from meshllm_core.models.stage_source import local_files, open_source
+from meshllm_core.node.calibrate import conditions_of
 from meshllm_core.node.devices import list_devices
+from meshllm_core.node.pace_file import kept_pace
 from meshllm_core.paths import Paths
 from meshllm_core.planner.cluster import read_cluster
 from meshllm_core.planner.describe import described
 from meshllm_core.planner.memory import every_range, ranges_between
 from meshllm_core.planner.network import Network, PlanNode
 from meshllm_core.planner.real_model import PlannedModel, planned_model
+from meshllm_core.state.pace_events import Pace
 
 MAX_FILE_BYTES = 1 << 20
 
@@ -54,12 +58,22 @@ def read_document(path: Path) -> object:
         ) from error
 
 
-def read_network(path: Path | None) -> Network:
-    """The machines of a file; without one this machine alone. Raises ConfigError."""
+def read_network(path: Path | None, settings: Settings, paths: Paths) -> Network:
+    """The machines of a file; without one this machine alone, as fast as it is known to be.
+
+    Raises ConfigError.
+    """
     if path is not None:
         return read_cluster(read_document(path), str(path))
-    memory = detect(list_devices).memory_for("auto")
-    return Network((PlanNode(socket.gethostname()[:64] or "here", memory),))
+    hardware = detect(list_devices)
+    pace = kept_pace(paths, conditions_of(settings, hardware)) or Pace()
+    here = PlanNode(
+        socket.gethostname()[:64] or "here",
+        hardware.memory_for("auto"),
+        bytes_per_second=pace.decode or None,
+        calibrated=pace.source == "calibrated",
+    )
+    return Network((here,))
 
 
 def from_options(name: str, layers: int | None, size: str, shape: str) -> PlannedModel:

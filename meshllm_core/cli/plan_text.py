@@ -38,12 +38,13 @@ def _stages(chosen: Candidate) -> str:
             text.size(stage.memory.total),
             text.size(stage.room),
             _ms(stage.compute_ms),
+            stage.speed,
             "–" if stage.link == "local" else _ms(stage.hop_ms),
         )
         for number, stage in enumerate(chosen.stages)
     ]
-    heads = ("stage", "node", "layers", "needs", "may use", "compute ms", "hop ms")
-    return table(heads, rows, right=(0, 3, 4, 5, 6))
+    heads = ("stage", "node", "layers", "needs", "may use", "compute ms", "speed", "hop ms")
+    return table(heads, rows, right=(0, 3, 4, 5, 7))
 
 
 def _others(others: tuple[Candidate, ...]) -> str:
@@ -123,6 +124,7 @@ def _stage(number: int, stage: Stage) -> dict[str, Any]:
             "room": stage.room,
         },
         "compute_ms": stage.compute_ms,
+        "speed": stage.speed,
         "hop_ms": stage.hop_ms,
         "link": stage.link,
     }

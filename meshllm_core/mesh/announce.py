@@ -8,6 +8,7 @@ import msgspec
 
 from meshllm_core.ids import NodeId
 from meshllm_core.mesh.greeting import Me
+from meshllm_core.state.pace_events import UNKNOWN, Pace
 from meshllm_core.transport.link import Clock
 from meshllm_core.wire import limits
 from meshllm_core.wire.announcement import Announcement, DeviceOffer, ModelOffer, RoundTrip
@@ -33,8 +34,7 @@ class Local:
     models: tuple[ModelOffer, ...]
     memory_lent: int = 0
     """Bytes that a stage of another member's model may take."""
-    weights_per_second: int = 0
-    """Bytes of weights that a decode goes through in a second; 0 when nothing was measured yet."""
+    pace: Pace = UNKNOWN
 
 
 @dataclass
@@ -100,7 +100,9 @@ class Announcer:
             accepts_tcp=self.accepts_tcp,
             owner=self.me.owner,
             memory_lent=local.memory_lent // LENT_STEP * LENT_STEP,
-            weights_per_second=int(_two_digits(local.weights_per_second)),
+            weights_per_second=int(_two_digits(local.pace.decode)),
+            prefill_per_second=int(_two_digits(local.pace.prefill)),
+            calibrated=local.pace.source == "calibrated",
         )
 
 
@@ -118,6 +120,8 @@ def _figures(said: Announcement) -> object:
         said.models,
         {trip.peer for trip in said.round_trips},
     )
+        said.prefill_per_second,
+        said.calibrated,
 
 
 def _rounded(offer: ModelOffer) -> ModelOffer:

@@ -65,6 +65,8 @@ def row_of(facts: Facts) -> PeerRow:
         memory_free=said.memory_free if said else 0,
         memory_lent=said.memory_lent if said else 0,
         weights_per_second=said.weights_per_second if said else 0,
+        prefill_per_second=said.prefill_per_second if said else 0,
+        calibrated=said.calibrated if said else False,
         devices=tuple(clean_text(device.name, limits.NAME) for device in said.devices) if said else (),
         models=tuple(_model(offer) for offer in said.models) if said else (),
         owner=facts.owner,

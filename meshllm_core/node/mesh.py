@@ -31,7 +31,7 @@ from meshllm_core.serve.peers import Replica
 from meshllm_core.serve.service import InferenceService
 from meshllm_core.state.events import NoticeLogged
 from meshllm_core.state.mesh_events import IdentityLoaded
-from meshllm_core.state.pace import weights_per_second
+from meshllm_core.state.pace import pace_of
 from meshllm_core.transport.link import Channel
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class NodeMesh:
             name=self.name,
             session=self.session,
             memory_usable=self.memory_lent,
-            weights_per_second=lambda: weights_per_second(self.store.snapshot),
+            pace=lambda: pace_of(self.store.snapshot),
             kind=self._device_kind,
             node=lambda: self.inference.node,
             desk=self.desk(),
@@ -179,6 +179,8 @@ class NodeMesh:
     async def stop(self) -> None:
         """Says goodbye to the others. A join that was asked for at the start is given up."""
         await self._starting.stop()
+        if not self.settings.client:
+            self._tasks.start(self._keep_pace(), "pace")
         if self._service is not None:
             await self._service.stop()
         await self._tasks.stop()
@@ -189,6 +191,13 @@ class NodeMesh:
         from meshllm_core.identity.storage import load_or_create
 
         stored = await asyncio.to_thread(load_or_create, self.paths)
+    async def _keep_pace(self) -> None:
+        """How fast this machine computes, for whoever plans with it."""
+        from meshllm_core.node.calibrate import PaceKeeper
+
+        keeper = PaceKeeper(self.settings, self.paths, self.store.append, lambda: self.store.snapshot)
+        await keeper.run(await asyncio.shield(self.hosts.hardware))
+
         node = stored.key.public
         self.inference.node = node
         self.store.append(IdentityLoaded(at=time.time(), node=node.hex(), storage=stored.storage))

@@ -3,7 +3,7 @@
 from hashlib import blake2s
 
 from meshllm_core.mesh.announce import Local
-from meshllm_core.state.pace import decode_rate, weights_per_second
+from meshllm_core.state.pace import decode_rate, pace_of
 from meshllm_core.state.snapshot import ModelView, NodeSnapshot
 from meshllm_core.wire import limits
 from meshllm_core.wire.announcement import DeviceOffer, ModelOffer
@@ -32,7 +32,7 @@ def local_of(snapshot: NodeSnapshot, *, serves: bool, memory_lent: int) -> Local
         devices=devices,
         models=offers,
         memory_lent=memory_lent if serves else 0,
-        weights_per_second=weights_per_second(snapshot),
+        pace=pace_of(snapshot),
     )
 
 

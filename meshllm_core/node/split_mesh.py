@@ -12,6 +12,7 @@ from meshllm_core.ids import NodeId
 from meshllm_core.models.memory import read_memory
 from meshllm_core.node.split_plan import CPU, Machine
 from meshllm_core.node.stage_desk import StageDesk
+from meshllm_core.state.pace_events import Pace, PaceSource
 from meshllm_core.transport.link import Channel, ChannelKind
 from meshllm_core.wire.announcement import Announcement
 
@@ -29,7 +30,7 @@ class MeshOfSplits:
     name: str
     session: "Callable[[], Session | None]"
     memory_usable: Callable[[], int]
-    weights_per_second: Callable[[], int]
+    pace: Callable[[], Pace]
     kind: Callable[[], str]
     """Of the device that stages here compute on."""
     node: Callable[[], NodeId]
@@ -56,7 +57,7 @@ class MeshOfSplits:
                         said.memory_free,
                         said.memory_lent,
                         self._obstacle(node, state.status, said),
-                        said.weights_per_second,
+                        _pace(said),
                         said.devices[0].kind if said.devices else CPU,
                     )
                 )
@@ -68,8 +69,7 @@ class MeshOfSplits:
             for machine in found
         ]
         own = read_memory().available, self.memory_usable()
-        pace, kind = self.weights_per_second(), self.kind()
-        return [*unique, Machine(self.me, self.name, *own, weights_per_second=pace, kind=kind)]
+        return [*unique, Machine(self.me, self.name, *own, pace=self.pace(), kind=self.kind())]
 
     def _obstacle(self, node: NodeId, status: str, said: Announcement) -> str:
         session = self.session()
@@ -128,3 +128,8 @@ class MeshOfSplits:
         if session is None:
             raise PeerUnreachable("This node is in no mesh any more.")
         return await session.mesh.link_to(node).greeted.link.open(kind)
+
+
+def _pace(said: Announcement) -> Pace:
+    source: PaceSource = "calibrated" if said.calibrated else "measured" if said.weights_per_second else ""
+    return Pace(decode=said.weights_per_second, prefill=said.prefill_per_second, source=source)

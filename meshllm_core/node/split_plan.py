@@ -21,6 +21,7 @@ from meshllm_core.planner.real_model import PlannedModel
 from meshllm_core.planner.request import PlanRequest
 from meshllm_core.planner.result import Candidate, Plan, Refusal
 from meshllm_core.planner.wire import Wires
+from meshllm_core.state.pace_events import UNKNOWN, Pace
 
 CPU = "cpu"
 
@@ -36,8 +37,8 @@ class Machine:
     lent: int
     """Bytes of it that a stage may take; the owner's limit is considered."""
     excluded: str = ""
-    weights_per_second: int = 0
-    """Bytes of weights that a decode goes through there in a second; 0: not measured."""
+    pace: Pace = UNKNOWN
+    """How fast it computes, as far as that is known."""
     kind: str = CPU
     """Of the device that it would compute on."""
 
@@ -100,7 +101,8 @@ class Wish:
                         one.name,
                         one.free,
                         limit=one.lent,
-                        bytes_per_second=one.weights_per_second or None,
+                        bytes_per_second=one.pace.decode or None,
+                        calibrated=one.pace.source == "calibrated",
                         excluded=one.excluded,
                     )
                     for one in (machines[-1], *machines[:-1])

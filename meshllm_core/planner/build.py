@@ -74,6 +74,7 @@ class Builder:
                     memory=self.memory.stage(first, end, context, lanes),
                     room=self.costs.nodes[node].room,
                     compute_ms=self.costs.stage_ms(node, first, end),
+                    speed=self.costs.nodes[node].speed,
                     hop_ms=None if hop.how == "unknown" and not local else 0.0 if local else hop.one_way_ms,
                     link="local" if local else hop.how,
                 )

@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
 from meshllm_core.models.fit import room_for
+
+Speed = Literal["measured", "calibrated", "not measured"]
 
 HOP_OVERHEAD_MS = 1.5
 """Per hop beyond the link and the compute: encoding, channel, hand-over to the engine."""
@@ -27,6 +30,8 @@ class PlanNode:
     """Milliseconds per token of the head over the vocabulary; None: by its bytes, at the layers' pace."""
     bytes_per_second: float | None = None
     """How fast it reads weights, where no time per layer is known."""
+    calibrated: bool = False
+    """Whether that comes from a calibration: a small model made to measure it, not one that answers."""
     excluded: str = ""
     """Why it cannot take part, in words; empty if it can."""
 
@@ -40,6 +45,11 @@ class PlanNode:
     def measured(self) -> bool:
         """Whether its speed is known."""
         return self.layer_ms is not None or self.bytes_per_second is not None
+
+    @property
+    def speed(self) -> Speed:
+        """How its speed is known."""
+        return "not measured" if not self.measured else "calibrated" if self.calibrated else "measured"
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from meshllm_core.planner.memory import StageMemory
+from meshllm_core.planner.network import Speed
 from meshllm_core.planner.wire import Wire
 
 
@@ -23,6 +24,8 @@ class Stage:
     """One way from where the token comes from (the stage before, or the driver); None: not known."""
     link: str
     """How `hop_ms` is known: measured, relayed, assumed, unknown; local where there is no link."""
+    speed: Speed = "not measured"
+    """How the speed of its machine is known; not measured: taken for the slowest that is, if any is."""
 
     @property
     def layers(self) -> int:

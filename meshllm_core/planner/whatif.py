@@ -78,7 +78,7 @@ def _network(network: Network, kind: str, names: list[str], value: str, what: st
             return changed(names[0], {"memory": q.size(value, what), "limit": None})
         case "layer":
             pace = {"layer_ms": q.milliseconds(value, what), "head_ms": None, "bytes_per_second": None}
-            return changed(names[0], dict(pace))
+            return changed(names[0], {**pace, "calibrated": False})
         case "without":
             return changed(value, {"excluded": "left out by --what-if"})
         case _:

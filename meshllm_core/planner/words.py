@@ -77,6 +77,11 @@ def with_reasons(
     guessed = [stage.node for stage in candidate.stages if stage.node in assumed]
     if guessed and estimate.compute_ms is not None:
         said.append(f"the speed of {', '.join(guessed)} is not measured: taken for the slowest that is")
+    calibrated = [stage.node for stage in candidate.stages if stage.speed == "calibrated"]
+    if calibrated:
+        said.append(
+            f"the speed of {', '.join(calibrated)} is calibrated on a small model; no answer has shown it yet"
+        )
     if candidate.wire is not None:
         said.append(f"hidden states travel as {candidate.wire.note}")
     if candidate.refused:

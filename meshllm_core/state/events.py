@@ -34,6 +34,7 @@ from meshllm_core.state.mesh_events import (
 )
 from meshllm_core.state.split_events import SplitPlanned as SplitPlanned
 from meshllm_core.state.split_events import StageHosted as StageHosted
+from meshllm_core.state.pace_events import PaceLearned as PaceLearned
 from meshllm_core.state.split_events import StageReleased as StageReleased
 from meshllm_core.state.split_events import StageUpdated as StageUpdated
 
@@ -233,6 +234,7 @@ AnyEvent = (
     | MemoryMeasured
     | ModelRequested
     | ModelNamed
+    | PaceLearned
     | ModelDownloadProgressed
     | ModelLoadProgressed
     | ModelReady

@@ -63,6 +63,10 @@ class PeerRow(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes that a stage of another member's model may take there; 0: none."""
     weights_per_second: int = 0
     """Bytes of weights that a decode goes through in a second there; 0: not measured."""
+    prefill_per_second: int = 0
+    """Bytes of weights times tokens of a prompt, in a second there; 0: not measured."""
+    calibrated: bool = False
+    """Whether these come from a calibration there, and not from answers."""
     devices: tuple[str, ...] = ()
     models: tuple[PeerModel, ...] = ()
     owner: str = ""

@@ -1,9 +1,12 @@
-"""How fast this machine computes, read from what it served. Pure."""
+"""How fast this machine computes: read from what it served, else from a calibration. Pure."""
 
+from meshllm_core.state.pace_events import Pace
 from meshllm_core.state.snapshot import ModelView, NodeSnapshot
 
 TELLING_TOKENS = 8
 """An answer shorter than this says little about speed."""
+TELLING_PROMPT = 64
+"""So does a prompt of which fewer tokens had to be computed."""
 
 
 def decode_rate(snapshot: NodeSnapshot, view: ModelView) -> float:
@@ -14,11 +17,32 @@ def decode_rate(snapshot: NodeSnapshot, view: ModelView) -> float:
     return view.decode_tokens_per_second
 
 
-def weights_per_second(snapshot: NodeSnapshot) -> int:
-    """Bytes of weights that a decode goes through in a second here; 0 until some whole model has answered."""
-    rates = (
-        decode_rate(snapshot, view) * view.file_bytes
+def prefill_rate(snapshot: NodeSnapshot, view: ModelView) -> float:
+    """Tokens of a prompt per second, of the last request whose prompt was long enough to tell; else 0."""
+    for request in reversed(snapshot.requests):
+        computed = request.prompt_tokens - request.cached_tokens
+        took = request.first_token_ms - request.queue_ms
+        if request.model == view.id and computed >= TELLING_PROMPT and took > 0 and not request.served_by:
+            return computed / took * 1000
+    return 0.0
+
+
+def observed(snapshot: NodeSnapshot) -> Pace:
+    """What whole models that answer here show; zeros until one has."""
+    whole = [
+        view
         for view in snapshot.models
         if view.status == "ready" and view.split is None and not view.embeddings
-    )
-    return int(max(rates, default=0))
+    ]
+    decode = max((int(decode_rate(snapshot, view) * view.file_bytes) for view in whole), default=0)
+    prefill = max((int(prefill_rate(snapshot, view) * view.file_bytes) for view in whole), default=0)
+    return Pace(decode=decode, prefill=prefill, source="measured" if decode else "")
+
+
+def pace_of(snapshot: NodeSnapshot) -> Pace:
+    """What was observed, and where nothing was, what is kept from before."""
+    seen, kept = observed(snapshot), snapshot.pace
+    prefill = seen.prefill or kept.prefill
+    if seen.decode:
+        return Pace(decode=seen.decode, prefill=prefill, source="measured")
+    return Pace(decode=kept.decode, prefill=prefill, source=kept.source)

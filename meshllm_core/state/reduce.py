@@ -56,6 +56,8 @@ def _fold(snapshot: NodeSnapshot, event: ev.AnyEvent) -> NodeSnapshot:
             )
         case ev.MemoryMeasured():
             return replace(snapshot, memory_free=event.memory_free, memory_lent=event.memory_lent)
+        case ev.PaceLearned():
+            return replace(snapshot, pace=event.pace)
         case ev.NoticeLogged():
             return _notice(snapshot, event.at, event.level, event.source, event.text)
         case ev.RequestStarted() | ev.RequestFinished():

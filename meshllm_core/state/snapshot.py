@@ -10,6 +10,7 @@ from meshllm_core.state.download_events import DownloadRow
 from meshllm_core.state.event import NoticeLevel
 from meshllm_core.state.events import Device, FinishReason
 from meshllm_core.state.mesh_events import InviteRow, JoinStep, PeerRow, Publication, StepStatus
+from meshllm_core.state.pace_events import UNKNOWN, Pace
 from meshllm_core.state.split_events import HostedStage, StageRow
 
 NodeState = Literal["starting", "standby", "loading", "serving", "stopping"]
@@ -173,6 +174,8 @@ class NodeSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes that a stage may take here."""
     devices: tuple[Device, ...] = ()
     models: tuple[ModelView, ...] = ()
+    pace: Pace = UNKNOWN
+    """How fast this machine computes, as far as it is kept; what it serves now may show better."""
     downloads: tuple[DownloadRow, ...] = ()
     """Oldest first."""
     requests: tuple[RequestView, ...] = ()

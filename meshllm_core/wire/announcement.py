@@ -96,3 +96,7 @@ class Announcement(msgspec.Struct, frozen=True, array_like=True):
     """Bytes that a stage of somebody's model may take here now."""
     weights_per_second: Count = 0
     """Bytes of weights that a decode goes through in a second; 0 when nothing was measured yet."""
+    prefill_per_second: Count = 0
+    """Bytes of weights times tokens of a prompt, in a second; 0 when nothing was measured yet."""
+    calibrated: bool = False
+    """Whether these were measured on a small model made for that, and no answer has confirmed them yet."""

@@ -16,6 +16,7 @@ from meshllm_core.paths import Paths
 from meshllm_core.state import events as ev
 from meshllm_core.state import mesh_events as mesh
 from meshllm_core.state import split_events as split
+from meshllm_core.state.pace_events import Pace
 from meshllm_core.state.reduce import reduce
 from meshllm_core.state.snapshot import NodeSnapshot
 from tests.api.manage.conftest import Node, running
@@ -124,6 +125,24 @@ async def test_a_split_is_told_with_its_stages_price_and_next_step(node: Node) -
     assert "2 × 2.0 ms of network per token" in shown
     assert "meshllm load default --split" in shown
     assert "phone: To let it compute" in shown
+
+
+async def test_a_fresh_mesh_is_priced_by_what_was_calibrated(node: Node) -> None:
+    begin(node, peer("shed", memory_lent=SMALL, weights_per_second=10**9, calibrated=True), lent=SMALL)
+    pace = Pace(decode=2 * 10**9, prefill=10**10, source="calibrated")
+    node.backend.store.append(ev.PaceLearned(at=3.0, pace=pace))
+    result = await ask("--json")
+    document = result.document
+    assert (result.code, document["verdict"]) == (0, "split"), result.out
+    assert {row["name"]: row["speed"] for row in document["machines"]} == {
+        "shed": "calibrated",
+        "attic": "calibrated",
+    }
+    assert "tok/s" in document["sentence"]
+    assert "no machine's speed is measured" not in document["sentence"]
+    assert any("calibrated on a small model" in reason for reason in document["reasons"])
+    # About 90 MB of weights at 1 and 2 GB a second, two links of 2 ms, two hand-overs of 1.5 ms.
+    assert 50 < document["predicted_ms_per_token"] < 110
 
 
 async def test_machines_that_a_split_does_not_need_stand_by(node: Node) -> None:

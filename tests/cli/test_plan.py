@@ -6,8 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from meshllm_core.config import load_settings
 from meshllm_core.errors import ExitCode
+from meshllm_core.models.hardware import detect
+from meshllm_core.node.calibrate import conditions_of
+from meshllm_core.node.devices import list_devices
+from meshllm_core.node.pace_file import KeptPace, keep_pace
+from meshllm_core.paths import default_paths
 from meshllm_core.planner import tables
+from meshllm_core.state.pace_events import Pace
 from tests.cli.conftest import Result, run_apart
 from tests.models.conftest import write_gguf
 
@@ -262,3 +269,21 @@ def test_wrong_questions_are_answered_by_name(
 
 def test_it_runs_as_a_process_of_its_own() -> None:
     assert run_apart("plan", "tables").out.startswith("Stages at 10 ms per hop")
+
+
+def test_this_machine_is_as_fast_as_it_was_measured(meshllm: Run) -> None:
+    unknown = meshllm("plan", "default", "--ctx-size", "512", "--json").document["chosen"]
+    assert (unknown["tokens_per_second"], unknown["stages"][0]["speed"]) == (None, "not measured")
+    paths = default_paths()
+    conditions = conditions_of(load_settings(paths, environ={}), detect(list_devices))
+    pace = Pace(decode=10**9, prefill=10**10, source="calibrated")
+    keep_pace(paths, KeptPace(conditions=conditions, pace=pace, at=1.0))
+    known = meshllm("plan", "default", "--ctx-size", "512", "--json").document["chosen"]
+    assert known["stages"][0]["speed"] == "calibrated"
+    assert 5 < known["tokens_per_second"] < 20
+    assert any("is calibrated on a small model" in reason for reason in known["reasons"])
+    measured = Pace(decode=2 * 10**9, prefill=10**10, source="measured")
+    keep_pace(paths, KeptPace(conditions=conditions, pace=measured, at=2.0))
+    shown = meshllm("plan", "default", "--ctx-size", "512").out
+    assert " measured " in shown
+    assert "calibrated" not in shown

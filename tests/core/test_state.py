@@ -114,7 +114,12 @@ EVENTS |= {
         **{name: st.from_type(hint) for name, hint in get_type_hints(kind).items() if name != "at"},
         at=AT,
     )
-    for kind in (*get_args(MeshEvent | DownloadEvent), *get_args(SplitEvent), *get_args(CertifyEvent))
+    for kind in (
+        *get_args(MeshEvent | DownloadEvent),
+        *get_args(SplitEvent),
+        *get_args(CertifyEvent),
+        ev.PaceLearned,
+    )
 }
 HISTORIES = st.lists(st.one_of(*EVENTS.values()), max_size=40)
 

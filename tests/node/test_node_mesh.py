@@ -17,6 +17,7 @@ from meshllm_core.discovery.token import Endpoint, Invite, encode
 from meshllm_core.errors import JoinFailed, JoinRefused, LinkClosed, MeshNetworkError
 from meshllm_core.identity.keys import SigningKey
 from meshllm_core.mesh.joiner import Joiner
+from meshllm_core.models.hardware import Hardware
 from meshllm_core.node import mesh as node_mesh
 from meshllm_core.node.hosts import Hosts
 from meshllm_core.node.mesh import NodeMesh
@@ -27,7 +28,13 @@ from tests.mesh.members import until
 
 
 class NoModels:
-    """A node's models, of which there are none: all memory is free to lend, and it is little."""
+    """A node's models, of which there are none: all memory is free to lend, and it is little.
+
+    Its hardware is never found out, so nothing is measured on it.
+    """
+
+    def __init__(self) -> None:
+        self.hardware: asyncio.Future[Hardware] = asyncio.get_running_loop().create_future()
 
     def memory_usable(self, held: int) -> int:
         """Bytes."""

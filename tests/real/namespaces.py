@@ -54,6 +54,7 @@ class Machine:
             **os.environ,
             "MESHLLM_HOME": str(self.home),
             "PYTHONPATH": str(Path.cwd()),
+            "MESHLLM_CALIBRATE": "false",
             **self.environment,
         }
 

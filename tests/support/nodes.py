@@ -18,6 +18,10 @@ START_SECONDS = 90.0
 """Generous: other programs may use the machine."""
 
 
+QUIET = {"MESHLLM_CALIBRATE": "false"}
+"""A node's measurement of itself would disturb what is measured of it."""
+
+
 @dataclass
 class RunningNode:
     """A node under test."""
@@ -95,7 +99,7 @@ def running_node(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=errors,
-            env={**os.environ, "MESHLLM_HOME": str(home), **(environment or {})},
+            env={**os.environ, "MESHLLM_HOME": str(home), **QUIET, **(environment or {})},
         )
     node = RunningNode(process, f"http://127.0.0.1:{port}", f"http://127.0.0.1:{console}", home, stderr)
     try:
