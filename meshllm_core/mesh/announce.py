@@ -117,11 +117,11 @@ def _figures(said: Announcement) -> object:
         said.memory_free,
         lent,
         said.weights_per_second,
+        said.prefill_per_second,
+        said.calibrated,
         said.models,
         {trip.peer for trip in said.round_trips},
     )
-        said.prefill_per_second,
-        said.calibrated,
 
 
 def _rounded(offer: ModelOffer) -> ModelOffer:
