@@ -37,7 +37,7 @@ Refresh = Annotated[bool, typer.Option("--refresh", help="Ask the hub for a newe
 
 @app.command("list")
 def list_models(as_json: AsJson = False) -> None:
-    """List the models on this disk, partial downloads too."""
+    """List the models on this disk, partial downloads too, and the stages of models that are split."""
     paths = default_paths()
     from meshllm_core.models.library import kept_models
 
@@ -46,9 +46,10 @@ def list_models(as_json: AsJson = False) -> None:
         documents = [models_text.document(model) for model in found]
         emit_json({"folder": str(paths.models), "models": documents})
         return
-    rows = [
-        (m.id, m.ref, text.size(m.bytes_total), models_text.state(m), models_text.users(m)) for m in found
-    ]
+    rows = []
+    for m in found:
+        rows.append((m.id, m.ref, text.size(m.bytes_total), models_text.state(m), models_text.users(m)))
+        rows += models_text.stage_rows(m)
     if not rows:
         say("No models are here. `meshllm models recommended` lists what suits this machine.")
         return
@@ -111,9 +112,10 @@ def download(model: Ref, refresh: Refresh = False, as_json: AsJson = False) -> N
 def prune(
     names: Names = None, everything: Everything = False, dry_run: DryRun = False, as_json: AsJson = False
 ) -> None:
-    """Remove downloaded models by name; without a name, only downloads that never became whole.
+    """Remove downloaded models by name; without a name, only what is of no further use by itself.
 
-    What a running process uses stays.
+    Those are downloads that never became whole, and stages that were cut from files of this disk or sent by
+    another machine. What a running process uses stays.
     """
     cache = _cache(default_paths())
     if names and everything:
@@ -222,5 +224,6 @@ def _chosen(cache: "Cache", names: list[str], everything: bool) -> list["CachedM
 
 
 def _unfinished(model: "CachedModel") -> bool:
-    """Whether a download was begun that is not whole; layers were wanted as they are."""
-    return model.kind == "model" and not model.complete
+    """Whether a download was begun that is not whole, or stages are here that come again when they are
+    needed; layers of the hub were wanted as they are."""
+    return model.derived or (model.kind == "model" and not model.complete)

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from meshllm_core.models.cache import CachedModel
+from meshllm_core.cli import text
+from meshllm_core.models.cache import CachedModel, stages_in
 from meshllm_core.models.facts import GgufFacts
 from meshllm_core.models.library import KeptModel
 from meshllm_core.models.locate import Located
@@ -34,6 +35,10 @@ def document(model: CachedModel | KeptModel) -> dict[str, Any]:
         "bytes_here": model.bytes_here,
         "bytes_total": model.bytes_total,
         "used_by": list(model.used_by),
+        "stages": [
+            {"layer_start": first, "layer_end": end, "bytes": size}
+            for first, end, size in stages_in(model.files)
+        ],
     }
 
 
@@ -44,6 +49,14 @@ def state(model: CachedModel | KeptModel) -> str:
     if model.kind == "layers":
         return "some layers"
     return f"{100 * model.bytes_here // max(1, model.bytes_total)} % downloaded"
+
+
+def stage_rows(model: CachedModel | KeptModel) -> list[tuple[str, str, str, str, str]]:
+    """A row for each stage of a model that is ready to load."""
+    return [
+        (f"  layers {first} to {end - 1}", "", text.size(size), "stage", users(model))
+        for first, end, size in stages_in(model.files)
+    ]
 
 
 def users(model: CachedModel | KeptModel) -> str:

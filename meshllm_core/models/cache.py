@@ -11,6 +11,7 @@ unchanged one is never fetched again.
 
 import contextlib
 import hashlib
+import re
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator
@@ -30,6 +31,7 @@ from meshllm_core.models.storage import PARTIAL_SUFFIX, storing
 
 SOURCE_NAME = "source.json"
 LOCK_NAME = ".lock"
+_STAGE = re.compile(r"stage-(\d{3,6})-(\d{3,6})\.gguf")
 STAGES = "stage-*.gguf"
 """Names of stages that were cut and are ready to load."""
 Kind = Literal["model", "layers"]
@@ -87,6 +89,11 @@ class CachedModel:
     path_in_repo: str = ""
     """Of its first file."""
     kind: Kind = "model"
+
+    @property
+    def derived(self) -> bool:
+        """Stages that were cut from a file of this disk, or sent by another machine: they come again."""
+        return self.kind == "layers" and not self.repo
 
     @property
     def ref(self) -> str:
@@ -281,6 +288,12 @@ def _is_locked(folder: Path) -> bool:
         return False
     with downloading(folder, wait=0) as held:
         return not held
+
+
+def stages_in(files: Iterable[Path]) -> tuple[tuple[int, int, int], ...]:
+    """(first layer, one past the last, bytes) of each file that is a stage ready to load."""
+    found = ((_STAGE.fullmatch(file.name), _size(file) or 0) for file in files)
+    return tuple((int(name[1]), int(name[2]), size) for name, size in found if name is not None)
 
 
 def _read_source(folder: Path) -> Source | None:

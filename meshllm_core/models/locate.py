@@ -23,6 +23,9 @@ from meshllm_core.models.units import show_bytes
 
 AS_GOOD = 0.9
 """A model here of at least this share of the pick's parameters is used instead of a download."""
+_SPLIT = (
+    "With --split it is spread over machines; `meshllm package fetch` makes one file of any of its layers."
+)
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,8 @@ def locate(
 
 
 def _local(ref: str, path: Path, note: str = "") -> Located:
+    if (path / MANIFEST_NAME).is_file():
+        raise ModelFileInvalid(f"{path} holds a model as a package of layers, not as one file.", hint=_SPLIT)
     if path.is_dir():
         raise ModelNotFound(f"{path} is a folder.", hint="Name the .gguf file in it.")
     if not path.is_file() and len(path.parts) == 3 and not path.is_absolute():
@@ -117,7 +122,7 @@ def _at_hub(
     if any(file.path == MANIFEST_NAME for file in listing.files):
         raise ModelFileInvalid(
             f"{wanted.repo} holds a model as a package of layers, not as one file.",
-            hint=f"`meshllm package fetch hf://{wanted.repo} --layers 0:N` gets layers of it.",
+            hint=_SPLIT,
         )
     models, broken = models_in(listing.files)
     chosen = _choose(wanted, models, broken, memory_available)

@@ -55,6 +55,10 @@ class HubPackage:
         """What names it for ever: its repository at its commit."""
         return f"hf://{self._repo}@{self._commit}"
 
+    def made_by(self, maker: StageMaker) -> "HubPackage":
+        """The same package, with another maker's progress and stop."""
+        return HubPackage(self.folder, self._repo, self._commit, maker)
+
     def missing_bytes(self, roles: Iterable[Role]) -> int:
         """Bytes of these fragments that have not come yet."""
         return sum(self.manifest.artifact(role).artifact_bytes - self._bytes_here(role) for role in roles)

@@ -4,15 +4,15 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeVar
 
 from meshllm_core.config import Settings
 from meshllm_core.errors import ModelUnknown, NodeError
 from meshllm_core.ids import ModelId, RequestId
 from meshllm_core.models.hardware import Hardware
 from meshllm_core.models.memory import read_memory
-from meshllm_core.models.resolve import ResolvedModel
+from meshllm_core.models.resolve import OnProgress, ResolvedModel
 from meshllm_core.node.host import ModelHost
 from meshllm_core.node.prepare import GB, Prepared, Wish, prepare_load
 from meshllm_core.paths import Paths
@@ -21,6 +21,9 @@ from meshllm_core.state import events as ev
 
 if TYPE_CHECKING:
     from meshllm_core.node.split_host import SplitHost, SplitMesh
+    from meshllm_core.node.split_model import DivisibleModel
+
+T = TypeVar("T")
 
 MODELS_LIMIT = 32
 """Models that a node serves at the same time."""
@@ -76,6 +79,9 @@ class Hosts:
         host: ModelHost | SplitHost
         if self.settings.split if split is None else split:
             # Planner, codecs and stages: a node that splits nothing need not have them in memory.
+            from meshllm_core.models.cache import Cache
+            from meshllm_core.models.hub import Hub
+            from meshllm_core.models.package_stage import StageMaker
             from meshllm_core.node import split_host
 
             host = split_host.SplitHost(
@@ -84,7 +90,8 @@ class Hosts:
                 paths=self.paths,
                 settings=self.settings,
                 append=self.append,
-                resolve=self._resolved_alone,
+                resolve=self._divisible,
+                maker=StageMaker(Cache(self.paths.models), Hub(endpoint=self.settings.hub_endpoint or None)),
                 publish=self._publish,
                 mesh=self.mesh(),
                 instead=self._whole_instead,
@@ -176,16 +183,27 @@ class Hosts:
 
     # Preparing ------------------------------------------------------------------------------
 
-    async def _resolved_alone(self, host: "SplitHost") -> ResolvedModel:
+    async def _divisible(self, host: "SplitHost") -> "DivisibleModel":
+        from meshllm_core.models.package_fetch import find_package
+        from meshllm_core.node.split_model import of_files, of_package
+
+        def packaged(on_progress: OnProgress, cancelled: Callable[[], bool]) -> "DivisibleModel | None":
+            maker = replace(host.maker, on_progress=on_progress, cancelled=cancelled)
+            package = find_package(host.ref, maker)
+            return None if package is None else of_package(package, host.ref, maker)
+
         async with self._turn:
-            model = await self._resolved(host)
-            self._check_only(host, model)
+            model = await self._in_thread(host, packaged)
+            if model is None:
+                resolved = await self._resolved(host)
+                model = await asyncio.to_thread(of_files, resolved, host.maker.cache)
+            self._check_only(host, model.id)
             host.rename(model.id)
             return model
 
-    def _check_only(self, host: "ModelHost | SplitHost", model: ResolvedModel) -> None:
-        if any(other is not host and other.id == model.id for other in self._hosts):
-            raise NodeError(f"{model.id} is loaded already.", hint="`meshllm status` shows it.")
+    def _check_only(self, host: "ModelHost | SplitHost", name: ModelId) -> None:
+        if any(other is not host and other.id == name for other in self._hosts):
+            raise NodeError(f"{name} is loaded already.", hint="`meshllm status` shows it.")
 
     def memory_usable(self, hosted_stages: int) -> int:
         """Bytes that a stage may take now, beside the models here and `hosted_stages` bytes of stages."""
@@ -199,7 +217,7 @@ class Hosts:
         hardware = await asyncio.shield(self.hardware)
         async with self._turn:
             model = await self._resolved(host)
-            self._check_only(host, model)
+            self._check_only(host, model.id)
             host.rename(model.id)
             wish = Wish(
                 context_size=host.context_size,
@@ -222,6 +240,20 @@ class Hosts:
         return max(0, int(self.settings.max_vram * GB) - used)
 
     async def _resolved(self, host: "ModelHost | SplitHost") -> ResolvedModel:
+        def work(on_progress: OnProgress, cancelled: Callable[[], bool]) -> ResolvedModel:
+            return self.resolve(
+                host.ref,
+                memory_available=self._memory_free(),
+                on_progress=on_progress,
+                cancelled=cancelled,
+            )
+
+        return await self._in_thread(host, work)
+
+    async def _in_thread(
+        self, host: "ModelHost | SplitHost", work: Callable[[OnProgress, Callable[[], bool]], T]
+    ) -> T:
+        """Does `work`, which may download: the row shows how far it is, and its end ends the work."""
         said = 0.0
         stopped = threading.Event()
 
@@ -237,13 +269,7 @@ class Hosts:
                 )
 
         try:
-            return await asyncio.to_thread(
-                self.resolve,
-                host.ref,
-                memory_available=self._memory_free(),
-                on_progress=on_progress,
-                cancelled=stopped.is_set,
-            )
+            return await asyncio.to_thread(work, on_progress, stopped.is_set)
         except asyncio.CancelledError:
             stopped.set()
             raise

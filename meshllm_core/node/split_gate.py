@@ -8,8 +8,9 @@ from meshllm_core.certify.priors import reviewed
 from meshllm_core.certify.record import Certified
 from meshllm_core.ids import NodeId
 from meshllm_core.models.cache import Cache
-from meshllm_core.models.certificates import CertificateStore, hash_artifact
+from meshllm_core.models.certificates import CertificateStore
 from meshllm_core.models.resolve import ResolvedModel
+from meshllm_core.node.split_model import DivisibleModel, artifact_of_files
 from meshllm_core.paths import Paths
 from meshllm_core.planner.wire import Wire
 from meshllm_core.wire.codecs import dtype_named
@@ -17,16 +18,17 @@ from meshllm_core.wire.codecs import dtype_named
 
 @dataclass
 class Gate:
-    """For one model. The file is hashed only when a format is asked for that is not exact by itself."""
+    """For one model. Its identity is asked for, and a file hashed, only when a format is wanted that is not
+    exact by itself."""
 
     paths: Paths
-    model: ResolvedModel
+    model: ResolvedModel | DivisibleModel
     requested: str
     """auto, or a format's label."""
     backend: str
     """Of the machines that may take part: what was measured on other devices says nothing."""
     me: NodeId
-    """Measurements that this node signed are believed."""
+    """Measurements that this node signed are believed, wherever they were kept; no others."""
     _records: tuple[Certified, ...] | None = field(default=None)
     _artifact: Artifact | None = field(default=None)
 
@@ -37,7 +39,9 @@ class Gate:
             return Wire("f32", "exact", "f32, which changes nothing")
         if self.requested == "auto" and not records:
             return Wire("f32", "exact", "f32, which changes nothing; no smaller format is certified")
-        artifact = self._hashed()
+        if self._artifact is None:
+            self._artifact = self._named()
+        artifact = self._artifact
         if self.requested == "auto":
             width = self.model.facts.width
             ruling, _ = cheapest_exact(artifact, cuts, width, self.backend, records, reviewed())
@@ -48,15 +52,14 @@ class Gate:
     def _known(self) -> tuple[Certified, ...]:
         if self._records is None:
             found = CertificateStore(self.paths.certificates).load()
-            self._records = tuple(record for record in found if record.signer == self.me)
+            carried = self.model.certificates if isinstance(self.model, DivisibleModel) else ()
+            self._records = tuple(record for record in (*found, *carried) if record.signer == self.me)
         return self._records
 
-    def _hashed(self) -> Artifact:
-        if self._artifact is None:
-            source = Cache(self.paths.models).source(self.model.files[0].parent)
-            name = f"{source.repo}:{source.quant}" if source is not None else ""
-            self._artifact = Artifact(hash_artifact(self.model.files), name)
-        return self._artifact
+    def _named(self) -> Artifact:
+        if isinstance(self.model, DivisibleModel):
+            return self.model.artifact()
+        return artifact_of_files(self.model, Cache(self.paths.models))
 
 
 def _wire(ruling: Ruling) -> Wire:

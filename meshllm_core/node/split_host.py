@@ -5,7 +5,7 @@ import logging
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -14,24 +14,23 @@ from meshllm_core.config import Settings
 from meshllm_core.discovery.text import clean_text
 from meshllm_core.engine.chain_spec import ChainSpec
 from meshllm_core.engine.protocol import LoadSpec
+from meshllm_core.engine.refusals import ProbeFailed
 from meshllm_core.engine.supervisor import EngineProcess
 from meshllm_core.errors import MeshError, ModelTooLarge, NodeError, NotInMesh, describe
 from meshllm_core.ids import NodeId
-from meshllm_core.models.cache import Cache
 from meshllm_core.models.fit import EngineSettings
 from meshllm_core.models.memory import usable_cores
-from meshllm_core.models.resolve import ResolvedModel
+from meshllm_core.models.package_stage import StageMaker
 from meshllm_core.models.stage_rules import StageRules
-from meshllm_core.models.stage_source import local_files, open_source
 from meshllm_core.node.host import throughput
 from meshllm_core.node.model_row import ModelRow
+from meshllm_core.node.split_files import StageFiles
 from meshllm_core.node.split_gate import Gate
+from meshllm_core.node.split_model import DivisibleModel
 from meshllm_core.node.split_plan import Alone, Machine, SplitPlan, plan_split
 from meshllm_core.node.split_plan import Wish as PlanWish
-from meshllm_core.node.split_run import SplitRun, first_answer
+from meshllm_core.node.split_run import NO_PROBES, SplitRun
 from meshllm_core.node.stage_desk import StageDesk
-from meshllm_core.node.stage_source import hub_reference
-from meshllm_core.planner.real_model import PlannedModel, planned_model
 from meshllm_core.planner.wire import Wire
 from meshllm_core.state import events as ev
 from meshllm_core.transport.link import Channel
@@ -44,6 +43,7 @@ MACHINES_SECONDS = 1.0
 """So often those who wait for machines look again, and …"""
 LENT_STEP = 64 << 20
 """… what counts as a difference in what one lends, in bytes."""
+UNPROVED = "its layers did not reproduce the model's golden probe"
 CHUNK_ROWS = 128
 """Tokens of a prompt in one unit: large enough to compute well, small enough to keep all stages at work."""
 
@@ -74,7 +74,8 @@ class SplitHost(ModelRow):
     """A model's row, as `ModelHost` is for one that is here as a whole."""
 
     settings: Settings
-    resolve: Callable[["SplitHost"], Awaitable[ResolvedModel]]
+    resolve: Callable[["SplitHost"], Awaitable[DivisibleModel]]
+    maker: StageMaker
     mesh: SplitMesh
     instead: Callable[["SplitHost", str], None]
     """Loads the model here as a whole in place of this host; gets the sentence that says why."""
@@ -84,57 +85,68 @@ class SplitHost(ModelRow):
     patient: bool
     """Whether to wait for machines where those that are there do not suffice."""
     _run: SplitRun | None = None
+    _unproved: set[NodeId] = field(default_factory=set)
+    """Machines that get no stage of it any more."""
     _said: str = ""
 
     async def run(self) -> None:
         """Until the model is unloaded or given up. Errors end as ModelFailed, never as an exception."""
         try:
             model = await self.resolve(self)
-            source = await asyncio.to_thread(lambda: open_source(local_files(model.files[0])))
-            rules = StageRules(source)
-            planned = await asyncio.to_thread(planned_model, model.facts, source)
+            for note in model.notes:
+                self._notice("warning", clean_text(note, 400))
+            rules = StageRules(model.source)
             while not self.closing:
-                reason = await self._once(model, rules, planned)
+                reason = await self._once(model, rules)
                 if self.closing or (reason and not await self._may_go_on(reason)):
                     return
         except MeshError as error:
             self._fail(error)
 
-    async def _once(self, model: ResolvedModel, rules: StageRules, planned: PlannedModel) -> str:
+    async def _once(self, model: DivisibleModel, rules: StageRules) -> str:
         """One plan from start to end; why it ended, "" when machines have come or gone before it began.
 
         Raises where trying again would change nothing.
         """
-        began = time.monotonic()
         try:
-            plan, wire = await self._planned(model, planned)
+            plan, wire = await self._planned(model)
         except (ModelTooLarge, NotInMesh) as error:
             if not self.patient:
                 raise
             await self._more_machines(error)
             return ""
         if isinstance(plan, Alone):
-            return self._alone(plan)
+            return self._alone(plan, model)
         run = self._made(model, rules, plan, wire)
         self._run = run
         self._tell(run, wire)
         reason = ""
         try:
-            self.engine = engine = await run.start()
-            await first_answer(engine, ANSWER_SECONDS)
-            self._ready(engine, model, run, time.monotonic() - began)
-            self.patient = True  # What was lost may come back.
-            reason = await run.lost
-        except MeshError as error:
-            reason = describe(error)
+            await run.prepare()
+            reason = await self._running(run, model)
         finally:
             self.engine, self.memory_needed = None, 0
             if not self.closing:
                 self._set("loading", detail="a machine was lost; the model is spread anew")
+            self._unproved |= run.unproved
             await run.close(withdrawn=reason or "the model was unloaded")
         return reason
 
-    async def _planned(self, model: ResolvedModel, planned: PlannedModel) -> tuple[SplitPlan | Alone, Wire]:
+    async def _running(self, run: SplitRun, model: DivisibleModel) -> str:
+        """Until the chain is broken; why. Raises ProbeFailed where this machine itself computes wrongly."""
+        began = time.monotonic()
+        try:
+            self.engine = engine = await run.start()
+            await run.prove(ANSWER_SECONDS)
+            self._ready(engine, model, run, time.monotonic() - began)
+            self.patient = True  # What was lost may come back.
+            return await run.lost
+        except ProbeFailed:
+            raise
+        except MeshError as error:
+            return describe(error)
+
+    async def _planned(self, model: DivisibleModel) -> tuple[SplitPlan | Alone, Wire]:
         self._set("loading", detail="its layers are being shared out")
         if len(self.mesh.machines()) < 2:
             raise NotInMesh(
@@ -142,11 +154,14 @@ class SplitHost(ModelRow):
                 hint="`meshllm invite` here, `meshllm join` on another machine; then load it again.",
             )
         links = await self.mesh.settled_links()
-        machines = self.mesh.machines()
+        machines = [
+            replace(one, excluded=UNPROVED) if one.node in self._unproved else one
+            for one in self.mesh.machines()
+        ]
         kinds = tuple(one.kind for one in machines if not one.excluded)
         gate = Gate(self.paths, model, self.wire_dtype, backend_of(kinds), self.mesh.me)
         wish = PlanWish(
-            planned=planned,
+            planned=model.planned,
             context=self.context_size,
             lanes=self.lanes,
             settings=EngineSettings(batch=self.settings.batch, kv_type=self.settings.kv_type),
@@ -178,8 +193,10 @@ class SplitHost(ModelRow):
     def _crowd(self) -> list[tuple[NodeId, int, str]]:
         return [(one.node, one.lent // LENT_STEP, one.excluded) for one in self.mesh.machines()]
 
-    def _alone(self, plan: Alone) -> str:
+    def _alone(self, plan: Alone, model: DivisibleModel) -> str:
         """It fits on one machine: here it is loaded as a whole, elsewhere that is for a person to do."""
+        if model.not_whole:
+            raise NodeError(f"{plan.sentence} It is not split.", hint=model.not_whole)
         if plan.machine.node != self.mesh.me:
             raise NodeError(
                 f"{plan.sentence} It is not split.",
@@ -189,7 +206,7 @@ class SplitHost(ModelRow):
         self.instead(self, plan.sentence)
         return ""
 
-    def _made(self, model: ResolvedModel, rules: StageRules, plan: SplitPlan, wire: Wire) -> SplitRun:
+    def _made(self, model: DivisibleModel, rules: StageRules, plan: SplitPlan, wire: Wire) -> SplitRun:
         candidate, settings = plan.candidate, self.settings
         shape = rules.shape(plan.stages[-1].start, plan.stages[-1].end)
         sequences = candidate.lanes + settings.prefix_slots
@@ -223,10 +240,9 @@ class SplitHost(ModelRow):
         return SplitRun(
             model=self.id,
             plan=plan,
-            rules=rules,
             chain=chain,
             spec=spec,
-            source=hub_reference(Cache(self.paths.models), model.files[0]),
+            files=StageFiles(model, self.maker, self.mesh.desk),
             paths=self.paths,
             desk=self.mesh.desk,
             open_call=self.mesh.open_call,
@@ -255,7 +271,7 @@ class SplitHost(ModelRow):
             )
         )
 
-    def _ready(self, engine: EngineProcess, model: ResolvedModel, run: SplitRun, seconds: float) -> None:
+    def _ready(self, engine: EngineProcess, model: DivisibleModel, run: SplitRun, seconds: float) -> None:
         facts = engine.facts
         self.append(
             ev.ModelReady(
@@ -275,6 +291,8 @@ class SplitHost(ModelRow):
             )
         )
         self._set("ready")
+        if model.probes is None:
+            self._notice("info", f"{self.id}: {NO_PROBES}.")
 
     async def _may_go_on(self, reason: str) -> bool:
         """Whether to plan anew, after a pause; not when it failed too often within ten minutes."""

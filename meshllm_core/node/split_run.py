@@ -14,16 +14,14 @@ from meshllm_core.discovery.text import clean_text
 from meshllm_core.engine.chain import form_of
 from meshllm_core.engine.chain_spec import ChainSpec
 from meshllm_core.engine.protocol import LoadSpec, Stats
+from meshllm_core.engine.refusals import ProbeFailed
 from meshllm_core.engine.supervisor import EngineProcess
 from meshllm_core.engine.types import GenerationRequest, Sampling
 from meshllm_core.errors import EngineError, LinkClosed, PeerUnreachable, WireError
 from meshllm_core.ids import ModelId, NodeId, RequestId
-from meshllm_core.models.digest import sha256_of
-from meshllm_core.models.stage_file import plan_stage_file
-from meshllm_core.models.stage_rules import StageRules
-from meshllm_core.models.stage_writer import write_stage_file
 from meshllm_core.node.engine_log import engine_log
 from meshllm_core.node.resident import resident
+from meshllm_core.node.split_files import Lent, StageFiles
 from meshllm_core.node.split_plan import SplitPlan, StagePlan
 from meshllm_core.node.stage_desk import UNIT_OVERHEAD, DriverEnd, StageDesk
 from meshllm_core.node.stage_pump import UnitPump
@@ -38,6 +36,7 @@ log = logging.getLogger(__name__)
 STALL_SECONDS = 120.0
 """So long a stage may say nothing while it is made ready."""
 TEXT = 300
+NO_PROBES = "the model has no golden probes: the chain's own first token is the check"
 
 
 @dataclass
@@ -46,12 +45,10 @@ class SplitRun:
 
     model: ModelId
     plan: SplitPlan
-    rules: StageRules
     chain: ChainSpec
     spec: LoadSpec
     """Of the driver, its file left out."""
-    source: str
-    """Of the model, at the hub; empty when it is from elsewhere."""
+    files: StageFiles
     paths: Paths
     desk: StageDesk
     open_call: Callable[[NodeId], Awaitable[Channel]]
@@ -62,7 +59,12 @@ class SplitRun:
     rows: list[StageRow] = field(default_factory=list)
     _controls: list[Channel] = field(default_factory=list)
     _tasks: list["asyncio.Task[None]"] = field(default_factory=list)
-    _files: list[str] = field(default_factory=list)
+    _own: Path = field(default_factory=Path)
+    """The coordinator's stage, …"""
+    _lent: dict[int, tuple[Lent, Lent]] = field(default_factory=dict)
+    """… and for each other one what can be fetched here: the stage, and its golden probe."""
+    unproved: set[NodeId] = field(default_factory=set)
+    """Machines whose stage computes something else than the model."""
     _closing: bool = False
 
     def __post_init__(self) -> None:
@@ -86,8 +88,29 @@ class SplitRun:
 
     # Getting ready --------------------------------------------------------------------------------
 
+    async def prepare(self) -> None:
+        """Makes the files of this machine's stage, and of the others' where all layers are here.
+
+        Raises ModelError: another plan would meet the same.
+        """
+        last = len(self.plan.stages) - 1
+        for index in reversed(range(last + 1)):
+            stage = self.plan.stages[index]
+            if index == last:
+                self._own = await self.files.stage(stage.start, stage.end, self._coming)
+                continue
+            lent, probe = Lent(), await self.files.probe(stage.start, stage.end)
+            node = stage.machine.node
+            if self.files.model.gives:
+                file = await self.files.stage(stage.start, stage.end, lambda done, total: None)
+                lent = await self.files.lend(file, node)
+            self._lent[index] = lent, await self.files.lend(probe, node) if probe else Lent()
+
+    def _coming(self, done: int, total: int) -> None:
+        self._show(len(self.rows) - 1, "fetching", bytes_done=done, bytes_total=total)
+
     async def start(self) -> EngineProcess:
-        """Last stage first; then the ring is closed. Raises what a stage failed with."""
+        """After `prepare`: last stage first; then the ring is closed. Raises what a stage failed with."""
         last = len(self.plan.stages) - 1
         engine = await self._start_driver(last)
         for index in reversed(range(last)):
@@ -98,41 +121,34 @@ class SplitRun:
 
     async def _start_driver(self, index: int) -> EngineProcess:
         stage = self.plan.stages[index]
-        file, _ = await self._stage_file(stage)
+        probe = await self.files.probe(stage.start, stage.end)
         self._show(index, "loading")
         name = f"{self.model}.{stage.start}-{stage.end}"
         engine = EngineProcess(str(self.model), engine_log(self.paths.logs, name), self._driver_told)
         engine.on_unit = self._pump.put
         engine.on_refused_unit = self._driver_refused
         engine.on_chain_broken = self._broken
+        engine.on_probing = lambda: self._show(index, "probing")
         self.engine = engine
         driver = msgspec.structs.replace(self.chain, role="driver")
-        await engine.start(
-            msgspec.structs.replace(self.spec, files=(str(file),), chain=driver), lambda _: None
+        spec = msgspec.structs.replace(
+            self.spec, files=(str(self._own),), chain=driver, probes=str(probe or "")
         )
-        self._show(index, "ready")
+        try:
+            await engine.start(spec, lambda _: None)
+        except ProbeFailed as error:
+            # It may be the file that is damaged: it is to be made again.
+            await asyncio.to_thread(self._own.unlink, missing_ok=True)
+            self._show(index, "failed", detail=clean_text(error.message, TEXT))
+            raise ProbeFailed(f"{stage.machine.name}: {error.message}", hint=error.hint) from error
+        if probe is not None:
+            self._show(index, "ready")
         return engine
-
-    async def _stage_file(self, stage: StagePlan) -> tuple[Path, str]:
-        """The file of a stage with its hash. Raises StorageError, ModelFileInvalid."""
-        planned = plan_stage_file(self.rules, stage.start, stage.end)
-
-        def make() -> tuple[Path, str]:
-            temporary = self.paths.stages / f"making-{self.chain.run:x}-{stage.start}-{stage.end}.gguf"
-            write_stage_file(planned, temporary)
-            digest = sha256_of(temporary)
-            target = self.paths.stages / f"{digest}.gguf"
-            temporary.replace(target)
-            return target, digest
-
-        return await asyncio.to_thread(make)
 
     async def _offer(self, index: int) -> None:
         stage = self.plan.stages[index]
-        file, digest = await self._stage_file(stage)
+        file, probe = self._lent[index]
         node = stage.machine.node
-        self.desk.files.setdefault(digest, (file, set()))[1].add(node)
-        self._files.append(digest)
         upstream = self.me if index == 0 else self.plan.stages[index - 1].machine.node
         channel = await self.open_call(node)
         self._controls.insert(0, channel)
@@ -145,9 +161,12 @@ class SplitRun:
                     stages=len(self.plan.stages),
                     start=stage.start,
                     end=stage.end,
-                    file_size=file.stat().st_size,
-                    file_sha256=digest,
-                    source=self.source,
+                    file_size=file.size or stage.memory.weights,
+                    file_sha256=file.sha256,
+                    source=self.files.model.reference,
+                    package=self.files.model.package,
+                    probes_sha256=probe.sha256,
+                    probes_size=probe.size,
                     memory_needed=stage.memory.total,
                     upstream=upstream,
                     context=self.spec.context,
@@ -184,6 +203,8 @@ class SplitRun:
                 detail=text,
             )
             if message.state == "failed":
+                if message.unproved:
+                    self.unproved.add(self.plan.stages[index].machine.node)
                 raise EngineError(
                     f"{name} cannot compute its stage: {text}", hint="`meshllm members` shows it."
                 )
@@ -208,6 +229,18 @@ class SplitRun:
         for index in range(last):
             self._tasks.append(asyncio.create_task(self._watch(index), name=f"stage {index}"))
         self._tasks.append(asyncio.create_task(self._watch_engine(engine), name="split driver"))
+
+    async def prove(self, seconds: float) -> None:
+        """One token through the whole ring, before anybody may use it. Raises MeshError.
+
+        Where there are golden probes each stage has proved itself; else this is the only proof.
+        """
+        assert self.engine is not None
+        last = self.rows[-1]
+        if last.state != "ready":
+            self._show(last.index, "probing", detail=NO_PROBES)
+        await first_answer(self.engine, seconds)
+        self._show(last.index, "ready", detail="")
 
     # While it runs --------------------------------------------------------------------------------
 
@@ -268,13 +301,12 @@ class SplitRun:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.desk.drivers.pop(self.chain.run, None)
-        for digest in self._files:
-            self.desk.files.pop(digest, None)
         for channel in self._controls:
             channel.abort()
         await self._pump.close()
         if self.engine is not None:
             await self.engine.close()
+        self.files.close()
         if withdrawn:
             for row in list(self.rows):
                 if row.state != "failed":

@@ -76,6 +76,8 @@ class StageDesk:
 
     def _refusal(self, offer: sc.Offer) -> str:
         """Why an offer is not even looked at; empty if it is."""
+        if why := self.around.closed():
+            return why
         if len(self.hosts) >= STAGES:
             return f"{STAGES} stages are computed here already."
         if offer.run in self.hosts:
@@ -85,6 +87,8 @@ class StageDesk:
             return "The offer contradicts itself: who drives a chain computes its last stage."
         if not offer.start < offer.end <= chain.layers:
             return f"There are no layers {offer.start} to {offer.end - 1} in {chain.layers}."
+        if not offer.file_sha256 and not (offer.package and offer.source):
+            return "The offer names neither a file nor a package."
         if offer.context != chain.positions or offer.lanes + offer.prefix_slots != chain.sequences:
             return "The offer contradicts itself about its lanes and their context."
         try:

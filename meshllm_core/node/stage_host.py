@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -13,18 +14,18 @@ import msgspec
 
 from meshllm_core.config import Settings
 from meshllm_core.engine.protocol import LoadSpec
+from meshllm_core.engine.refusals import ProbeFailed
 from meshllm_core.engine.supervisor import EngineProcess
 from meshllm_core.errors import (
-    DownloadFailed,
     LinkClosed,
     MeshError,
-    ModelError,
     ModelTooLarge,
     WireError,
     describe,
 )
 from meshllm_core.ids import NodeId
 from meshllm_core.mesh.tasks import Tasks
+from meshllm_core.models.cache import Cache
 from meshllm_core.models.fit import EngineSettings, fit_model
 from meshllm_core.models.inspect import inspect_model
 from meshllm_core.models.memory import usable_cores
@@ -32,13 +33,12 @@ from meshllm_core.models.units import show_bytes
 from meshllm_core.node.engine_log import engine_log
 from meshllm_core.node.resident import resident
 from meshllm_core.node.stage_pump import UnitPump
-from meshllm_core.node.stage_source import from_hub
+from meshllm_core.node.stage_source import StageFetch
 from meshllm_core.paths import Paths
 from meshllm_core.serve import stage_calls as sc
 from meshllm_core.state import events as ev
 from meshllm_core.state.split_events import HostedStage, StageState
 from meshllm_core.transport.link import Channel
-from meshllm_core.transport.transfer import fetch_file
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +58,8 @@ class Surroundings:
     """Bytes that a stage may take now."""
     open_transfer: Callable[[NodeId], Awaitable[Channel]]
     open_call: Callable[[NodeId], Awaitable[Channel]]
+    closed: Callable[[], str] = lambda: ""
+    """Why no stage is taken now, in a sentence; empty: stages are taken."""
 
 
 @dataclass
@@ -100,16 +102,23 @@ class StageHost:
         """Returns why it ended. Raises nothing but cancellation."""
         try:
             self._check_memory(self.offer.memory_needed)
-            file = await self._fetched()
-            self._check_memory(await asyncio.to_thread(self._measured_need, file))
-            await self._load(file)
-            await self._tell("ready", memory=self._resident())
-            reason = await self._serve()
+            fetch = self._fetch()
+            await self._tell("fetching", bytes_total=self.offer.file_size)
+            stage = await fetch.stage()
+            file = stage if isinstance(stage, Path) else stage.file
+            # Until the coordinator ends it, `models prune` leaves the file alone.
+            with Cache(self.around.paths.models).in_use((file,)):
+                self._check_memory(await asyncio.to_thread(self._measured_need, file))
+                with tempfile.TemporaryDirectory(prefix="meshllm-probes-") as folder:
+                    await self._load(file, await fetch.probes(stage, Path(folder)))
+                await self._tell("ready", memory=self._resident())
+                reason = await self._serve()
         except (MeshError, OSError) as error:
             reason = describe(error)
             self._show("failed", detail=reason)
+            failed = sc.Progress(state="failed", text=reason[:400], unproved=isinstance(error, ProbeFailed))
             with contextlib.suppress(LinkClosed):
-                await self.control.send(sc.encode(sc.Progress(state="failed", text=reason[:400])))
+                await self.control.send(sc.encode(failed))
                 await self.control.finish()
         finally:
             await self._tasks.stop()
@@ -147,12 +156,7 @@ class StageHost:
             )
         self.held = needed
 
-    async def _fetched(self) -> Path:
-        offer = self.offer
-        target = self.around.paths.stages / f"{offer.file_sha256}.gguf"
-        if await asyncio.to_thread(lambda: target.is_file() and target.stat().st_size == offer.file_size):
-            return target
-        await self._tell("fetching", bytes_total=offer.file_size)
+    def _fetch(self) -> StageFetch:
         said = 0.0
 
         def progress(done: int, total: int) -> None:
@@ -163,38 +167,17 @@ class StageHost:
                 self._show("fetching", bytes_done=done, bytes_total=total)
                 self._tasks.start(self._say("fetching", done, total), "stage progress")
 
-        wanted = self.around.settings.stage_source
-        if offer.source and wanted != "peer":
-            try:
-                return await from_hub(
-                    offer.source,
-                    (offer.start, offer.end),
-                    offer.file_sha256,
-                    self.around.paths,
-                    self.around.settings.hub_endpoint,
-                    progress,
-                )
-            except ModelError as error:
-                if wanted == "hub":
-                    raise
-                log.info("%s sends what the hub does not: %s", self.coordinator_name, error)
-        elif wanted == "hub":
-            raise DownloadFailed(
-                f"{self.coordinator_name} has the model from no hub; this node takes stages only from there.",
-                hint="Set stage_source to auto there.",
-            )
-        channel = await self.around.open_transfer(self.coordinator)
-        await fetch_file(
-            channel,
-            offer.file_sha256,
-            target,
-            sha256=offer.file_sha256,
-            largest=offer.file_size,
-            progress=progress,
+        return StageFetch(
+            self.offer,
+            self.around.settings,
+            self.around.paths,
+            self.coordinator,
+            self.coordinator_name,
+            self.around.open_transfer,
+            progress,
         )
-        return target
 
-    async def _load(self, file: Path) -> None:
+    async def _load(self, file: Path, probes: Path | None) -> None:
         await self._tell("loading")
         offer, settings = self.offer, self.around.settings
         spec = LoadSpec(
@@ -210,12 +193,23 @@ class StageHost:
             mmap=settings.mmap,
             mlock=settings.mlock,
             chain=offer.chain,
+            probes=str(probes or ""),
         )
         name = f"{offer.model}.{offer.start}-{offer.end}"
         engine = EngineProcess(name, engine_log(self.around.paths.logs, name), lambda _: None)
         engine.on_unit, engine.on_refused_unit = self._computed, self._complained
+        engine.on_probing = self._probing
         self.engine = engine
-        await engine.start(spec, lambda _: None)
+        try:
+            await engine.start(spec, lambda _: None)
+        except ProbeFailed:
+            # It may be the file that is damaged: it is to be fetched again.
+            await asyncio.to_thread(file.unlink, missing_ok=True)
+            raise
+
+    def _probing(self) -> None:
+        self._show("probing")
+        self._tasks.start(self._say("probing", 0, 0), "stage progress")
 
     async def _serve(self) -> str:
         """Until the coordinator ends the channel, or the engine ends."""

@@ -18,13 +18,15 @@ MARK = b"\xc1STG"
 Text = Annotated[str, msgspec.Meta(max_length=400)]
 Name = Annotated[str, msgspec.Meta(max_length=limits.MODEL_NAME)]
 Node = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
-Digest = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
+Digest = Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{64})?\Z")]
+PROBES_LIMIT = 256 << 20
+"""Bytes of a golden probe of one stage: two rows for each of its tokens."""
 Run = Annotated[int, msgspec.Meta(ge=1, le=1 << 62)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 50)]
 Small = Annotated[int, msgspec.Meta(ge=0, le=4096)]
 
 
-State = Literal["fetching", "loading", "ready", "failed"]
+State = Literal["fetching", "loading", "probing", "ready", "failed"]
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", omit_defaults=True):
@@ -42,9 +44,16 @@ class Offer(Message, frozen=True, kw_only=True, tag="offer"):
     end: Small
     file_size: Count
     file_sha256: Digest
-    """Of the stage's file, which the coordinator serves under this name."""
+    """Of the stage's file, which the coordinator serves under this name; empty when it has not these layers:
+    then `source` is a package, and `package` fixes what they are."""
     source: Annotated[str, msgspec.Meta(max_length=limits.MODEL_NAME)] = ""
     """Reference of the model at the hub, its revision a commit: the same layers can be fetched there."""
+    package: Digest = ""
+    """SHA-256 of the package's manifest, if `source` is one. It lists the hash of every fragment, and a stage
+    follows from its fragments and the version of meshllm."""
+    probes_sha256: Digest = ""
+    """Of a file with the golden probe of these layers, which the coordinator serves; empty: there is none."""
+    probes_size: Annotated[int, msgspec.Meta(ge=0, le=PROBES_LIMIT)] = 0
     memory_needed: Count
     upstream: Node
     """Who sends units; from anybody else they are refused."""
@@ -65,6 +74,8 @@ class Progress(Message, frozen=True, kw_only=True, tag="progress"):
     memory: Count = 0
     """Bytes resident in the engine."""
     text: Text = ""
+    unproved: bool = False
+    """failed: it computes something else than the model does."""
 
 
 class Connect(Message, frozen=True, kw_only=True, tag="connect"):
