@@ -175,22 +175,18 @@ class NodeMesh:
         """Loads the key in the background, then enters the mesh that was asked for or that it was in."""
         self._key = asyncio.create_task(self._load_key(), name="identity")
         self._starting.start(self._begin(), "mesh start")
+        if not self.settings.client:
+            self._tasks.start(self._keep_pace(), "pace")
 
     async def stop(self) -> None:
         """Says goodbye to the others. A join that was asked for at the start is given up."""
         await self._starting.stop()
-        if not self.settings.client:
-            self._tasks.start(self._keep_pace(), "pace")
         if self._service is not None:
             await self._service.stop()
         await self._tasks.stop()
         if self._key is not None:
             await asyncio.gather(self._key, return_exceptions=True)
 
-    async def _load_key(self) -> "StoredKey":
-        from meshllm_core.identity.storage import load_or_create
-
-        stored = await asyncio.to_thread(load_or_create, self.paths)
     async def _keep_pace(self) -> None:
         """How fast this machine computes, for whoever plans with it."""
         from meshllm_core.node.calibrate import PaceKeeper
@@ -198,6 +194,10 @@ class NodeMesh:
         keeper = PaceKeeper(self.settings, self.paths, self.store.append, lambda: self.store.snapshot)
         await keeper.run(await asyncio.shield(self.hosts.hardware))
 
+    async def _load_key(self) -> "StoredKey":
+        from meshllm_core.identity.storage import load_or_create
+
+        stored = await asyncio.to_thread(load_or_create, self.paths)
         node = stored.key.public
         self.inference.node = node
         self.store.append(IdentityLoaded(at=time.time(), node=node.hex(), storage=stored.storage))
