@@ -7,7 +7,13 @@ from meshllm_core.state.mesh_events import PeerRow
 from meshllm_core.state.snapshot import NodeSnapshot
 
 
-def peer_status(row: PeerRow) -> PeerStatus:
+def peer_statuses(snapshot: NodeSnapshot) -> tuple[PeerStatus, ...]:
+    """The other members by the field's common names."""
+    blocked = frozenset(snapshot.mesh.blocked) if snapshot.mesh else frozenset()
+    return tuple(peer_status(row, blocked=row.node in blocked) for row in snapshot.peers)
+
+
+def peer_status(row: PeerRow, *, blocked: bool) -> PeerStatus:
     """Another member by the field's common names."""
     return PeerStatus(
         id=row.node,
@@ -29,6 +35,8 @@ def peer_status(row: PeerRow) -> PeerStatus:
         memory_bytes=row.memory_total,
         free_memory_bytes=row.memory_free,
         lent_memory_bytes=row.memory_lent,
+        blocked=blocked,
+        lending_paused=row.lending_paused,
         gpus=row.devices,
         models=tuple(model.id for model in row.models),
         serving_models=tuple(model.id for model in row.models if model.status == "ready"),

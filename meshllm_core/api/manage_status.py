@@ -2,7 +2,7 @@
 
 from urllib.parse import urlsplit
 
-from meshllm_core.api.manage_mesh_status import available_models, mesh_status, peer_status
+from meshllm_core.api.manage_mesh_status import available_models, mesh_status, peer_statuses
 from meshllm_core.api.manage_split_status import BACKEND, splits_of, stages_of
 from meshllm_core.api.schema import (
     GpuStatus,
@@ -44,6 +44,7 @@ def status_of(snapshot: NodeSnapshot) -> Status:
         version=snapshot.version,
         node_state=snapshot.node_state,
         node_status=_sentence(snapshot, serving),
+        lending_paused=snapshot.lending_paused,
         is_host=mesh is None or mesh.role == "host",
         is_client=mesh is not None and mesh.role == "client",
         llama_ready=bool(serving),
@@ -75,7 +76,7 @@ def status_of(snapshot: NodeSnapshot) -> Status:
         accepts_udp=mesh.accepts_udp if mesh else None,
         accepts_tcp=mesh.accepts_tcp if mesh else None,
         first_joined_mesh_ts=mesh.entered_at if mesh else 0.0,
-        peers=tuple(peer_status(row) for row in snapshot.peers),
+        peers=peer_statuses(snapshot),
         invites=mesh.invites if mesh else (),
         refusals=snapshot.refusals,
         inflight_requests=_inflight(snapshot),

@@ -9,11 +9,13 @@ import msgspec
 from meshllm_core.api.schema_certify import CancelCertifyArguments, CertifyArguments
 from meshllm_core.api.schema_config import ConfigureArguments
 from meshllm_core.api.schema_mesh import (
+    BlockArguments,
     ForgetArguments,
     InviteAnswer,
     InviteArguments,
     JoinArguments,
     LeaveArguments,
+    LendingArguments,
     PeerStatus,
     PublicArguments,
     RevokeArguments,
@@ -103,6 +105,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     node_state: NodeState
     node_status: str
     """The same as a sentence."""
+    lending_paused: bool
+    """The owner paused lending: nothing new is computed for others."""
     is_host: bool
     is_client: bool
     """A client asks the mesh and computes nothing for it."""
@@ -223,6 +227,9 @@ ACTIONS: Mapping[str, ActionSpec] = {
         ActionSpec("leave", "Leave the mesh.", LeaveArguments),
         ActionSpec("revoke", "Withdraw an invite or a membership.", RevokeArguments),
         ActionSpec("public", "List the mesh on public relays, or take the listing back.", PublicArguments),
+        ActionSpec("lending", "Pause computing for others, or resume it.", LendingArguments),
+        ActionSpec("block", "Neither link nor route to a member; it stays one for others.", BlockArguments),
+        ActionSpec("unblock", "Talk to a blocked member again.", BlockArguments),
         ActionSpec("forget", "Stop listing a member that is gone.", ForgetArguments),
         ActionSpec("certify", "Measure which codecs a model stands when it is split.", CertifyArguments),
         ActionSpec("cancel_certify", "End the measurement of codecs that runs.", CancelCertifyArguments),

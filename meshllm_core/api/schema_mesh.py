@@ -49,6 +49,10 @@ class PeerStatus(msgspec.Struct, frozen=True, kw_only=True):
     free_memory_bytes: int
     lent_memory_bytes: int
     """What a stage of another member's model may take there; 0: nothing."""
+    blocked: bool
+    """This node neither links nor routes to it, by its owner's choice."""
+    lending_paused: bool
+    """Its owner paused lending: it computes nothing new for others."""
     gpus: tuple[str, ...]
     models: tuple[str, ...]
     """Every model of the node, ready or not."""
@@ -112,6 +116,28 @@ class PublicArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     region: Label | None = None
     max_clients: Annotated[int, msgspec.Meta(ge=1, le=CLIENTS_LIMIT)] | None = None
     """So many clients may come in by the listing at the same time."""
+
+
+class LendingArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Arguments of `lending`."""
+
+    on: bool
+    """False: nothing new is computed for others, until it is true again or the node starts anew."""
+
+
+class LendingAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer of `lending`: what still runs for others is let run."""
+
+    lending: bool
+    requests_running: int
+    stages_running: int
+
+
+class BlockArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Arguments of `block` and `unblock`."""
+
+    node: MemberName
+    """A member that this node is not to talk to, or is to talk to again."""
 
 
 class ForgetArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

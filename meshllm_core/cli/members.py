@@ -46,6 +46,9 @@ def members(as_json: AsJson = False, console: Console = "") -> None:
     for peer in snapshot.peers:
         if peer.detail:
             emit(f"\n{clean(peer.name)}: {clean(peer.detail)}")
+    listed = {peer.node for peer in snapshot.peers}
+    if strangers := [node[:ID_SHOWN] for node in mesh.blocked if node not in listed]:
+        emit(f"\nBlocked here, and not listed now: {', '.join(strangers)}")
 
 
 def invites(as_json: AsJson = False, console: Console = "") -> None:
@@ -92,7 +95,7 @@ def members_table(snapshot: NodeSnapshot, mesh: MeshView) -> str:
     own = (
         f"{snapshot.name} (this node)",
         snapshot.node[:ID_SHOWN],
-        "there",
+        "there, lending paused" if snapshot.lending_paused else "there",
         mesh.role,
         _models([view.id for view in snapshot.models]),
         _memory(snapshot.memory_free, snapshot.memory_total),
@@ -115,15 +118,17 @@ def members_table(snapshot: NodeSnapshot, mesh: MeshView) -> str:
         "version",
         "owner",
     )
-    return table(heads, [own, *(_member(peer) for peer in snapshot.peers)], right=(5, 6))
+    others = [_member(peer, peer.node in mesh.blocked) for peer in snapshot.peers]
+    return table(heads, [own, *others], right=(5, 6))
 
 
-def _member(peer: PeerRow) -> tuple[str, ...]:
+def _member(peer: PeerRow, blocked: bool) -> tuple[str, ...]:
     heard = f" (through {peer.seen_through})" if peer.seen_through else ""
+    status = "blocked here" if blocked else STATUS[peer.status]
     return (
         peer.name,
         peer.node[:ID_SHOWN],
-        STATUS[peer.status],
+        f"{status}, lending paused" if peer.lending_paused else status,
         peer.role,
         _models([model.id for model in peer.models]),
         _memory(peer.memory_free, peer.memory_total),

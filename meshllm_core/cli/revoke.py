@@ -45,7 +45,7 @@ async def _revoked(client: ManagementClient, target: str, yes: bool) -> dict[str
     """The node's answer; None if a person said no."""
     snapshot = await settled(client)
     in_mesh(snapshot)
-    target = _identity(snapshot, target)
+    target = identity_of(snapshot, target)
     if not yes:
         preview = await client.act("revoke", target=target)
         if preview.get("done"):
@@ -55,7 +55,7 @@ async def _revoked(client: ManagementClient, target: str, yes: bool) -> dict[str
     return await client.act("revoke", target=target, confirm=True)
 
 
-def _identity(snapshot: NodeSnapshot, target: str) -> str:
+def identity_of(snapshot: NodeSnapshot, target: str) -> str:
     """The id of the member with that name, else `target` as it is. Raises ConfigError for several.
 
     An id is taken as one even where a machine, which chooses its name itself, is called so.

@@ -31,6 +31,7 @@ def render(status: Status, now: float) -> str:
                 ("management", status.console_url),
                 ("running", f"for {uptime}, meshllm {status.version}, process {status.pid}"),
                 ("requests", f"{status.inflight_requests} running or waiting"),
+                *([("lending", "paused; `meshllm resume` lends again")] if status.lending_paused else []),
                 *mesh_fields(status),
             ]
         )

@@ -35,6 +35,7 @@ class Local:
     memory_lent: int = 0
     """Bytes that a stage of another member's model may take."""
     pace: Pace = UNKNOWN
+    capabilities: tuple[str, ...] = ()
 
 
 @dataclass
@@ -99,6 +100,7 @@ class Announcer:
             accepts_udp=self.accepts_udp,
             accepts_tcp=self.accepts_tcp,
             owner=self.me.owner,
+            capabilities=local.capabilities,
             memory_lent=local.memory_lent // LENT_STEP * LENT_STEP,
             weights_per_second=int(_two_digits(local.pace.decode)),
             prefill_per_second=int(_two_digits(local.pace.prefill)),
@@ -108,7 +110,8 @@ class Announcer:
 
 def _urgent(said: Announcement) -> object:
     models = tuple((m.name, m.load, m.status, m.context, m.lanes) for m in said.models)
-    return said.name, said.role, said.addresses, said.accepts_udp, said.accepts_tcp, said.owner, models
+    reach = said.addresses, said.accepts_udp, said.accepts_tcp
+    return said.name, said.role, reach, said.owner, said.capabilities, models
 
 
 def _figures(said: Announcement) -> object:

@@ -1,7 +1,7 @@
 """Makes the links that the mesh wants: several addresses at once, with back-off, bounded."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Container, Sequence
 from dataclasses import dataclass, field
 
 from meshllm_core.errors import JoinRefused, MeshNetworkError, PeerUnreachable, ProofInvalid
@@ -74,6 +74,8 @@ class Dialler:
     """0 to 1."""
     on_greeted: Callable[[Greeted], Awaitable[None]]
     on_failure: Callable[[NodeId, MeshNetworkError], None]
+    blocked: Container[NodeId] = ()
+    """Never dialled."""
     _wishes: dict[NodeId, _Wish] = field(default_factory=dict)
 
     def want(self, nodes: Sequence[NodeId]) -> None:
@@ -86,6 +88,8 @@ class Dialler:
         for node in nodes:
             if running >= PARALLEL:
                 return
+            if node in self.blocked:
+                continue
             wish = self._wishes.setdefault(node, _Wish())
             if wish.task is None and wish.not_before <= now and self.book.candidates(node):
                 wish.task = asyncio.create_task(self._dial(node, wish), name=f"dial {short(node)}")

@@ -12,7 +12,7 @@ from meshllm_core.membership.gossip_events import PeerState
 from meshllm_core.mesh.peer_link import PeerLink
 from meshllm_core.state.mesh_events import PeerModel, PeerRow
 from meshllm_core.wire import limits
-from meshllm_core.wire.announcement import Announcement, ModelOffer
+from meshllm_core.wire.announcement import PAUSED, Announcement, ModelOffer
 
 SKEW_SHOWN = 5.0
 """Seconds of difference between clocks that are worth a word."""
@@ -67,6 +67,7 @@ def row_of(facts: Facts) -> PeerRow:
         weights_per_second=said.weights_per_second if said else 0,
         prefill_per_second=said.prefill_per_second if said else 0,
         calibrated=said.calibrated if said else False,
+        lending_paused=said is not None and PAUSED in said.capabilities,
         devices=tuple(clean_text(device.name, limits.NAME) for device in said.devices) if said else (),
         models=tuple(_model(offer) for offer in said.models) if said else (),
         owner=facts.owner,

@@ -14,6 +14,7 @@ from meshllm_core.ids import MeshId, NodeId, short
 from meshllm_core.membership.certificates import found
 from meshllm_core.membership.gossip_records import departure_record
 from meshllm_core.membership.records import Record
+from meshllm_core.mesh.blocks import block, unblock
 from meshllm_core.mesh.environment import Environment
 from meshllm_core.mesh.greeting import Greeter, Me
 from meshllm_core.mesh.join import Admitted
@@ -354,6 +355,14 @@ class MeshService:
                 "That member is there.", hint="`meshllm revoke` ends its membership.", param="node"
             )
         session.peers.dismiss(identity)
+
+    def block(self, node: str) -> str:
+        """Neither links nor routes to a member any more; its name. Raises NotInMesh, InvalidRequest."""
+        return block(self._session(), node)
+
+    def unblock(self, node: str) -> str:
+        """Takes that back; its name. Raises NotInMesh, InvalidRequest."""
+        return unblock(self._session(), node)
 
     def _session(self) -> Session:
         if self.session is None:

@@ -16,7 +16,9 @@ from meshllm_core.membership.records import Record, RecordKind
 from meshllm_core.membership.register import Change, membership_record
 from meshllm_core.membership.roster import Roster
 from meshllm_core.membership.trust import judge
+from meshllm_core.mesh import blocks
 from meshllm_core.mesh.announce import Announcer
+from meshllm_core.mesh.blocks import Blocks
 from meshllm_core.mesh.environment import Environment
 from meshllm_core.mesh.greeting import Door, Greeted, Greeter, proof_refused
 from meshllm_core.mesh.join import Admitted
@@ -57,6 +59,7 @@ class Session:
     roster: Roster = field(init=False)
     peers: PeerTable = field(init=False)
     presence: Presence = field(init=False)
+    blocks: Blocks = field(init=False)
     _tasks: list["asyncio.Task[None]"] = field(default_factory=list)
     _dirty: bool = False
     _invites: tuple[InviteRow, ...] | None = None
@@ -106,6 +109,7 @@ class Session:
         self.peers = PeerTable(
             env, self.mesh, {NodeId(node): name for node, name in self.state.names.items()}
         )
+        self.mesh.dialler.blocked = self.blocks = Blocks.of(self.state.blocked)
         self.presence = Presence(env, self.mesh, self.on_addresses, self.sockets.takes)
         self.greeter.door = Door(
             judge=self._judge,
@@ -161,6 +165,8 @@ class Session:
         )
         self.presence.refresh()
         self.tell_invites()
+        if self.blocks.nodes:
+            blocks.tell(self)
         self._tasks = [
             asyncio.create_task(self.mesh.run(), name="mesh"),
             asyncio.create_task(self._keep(), name="mesh keeper"),
@@ -226,6 +232,7 @@ class Session:
     # Who comes in -------------------------------------------------------------------------------
 
     def _judge(self, peer: NodeId, hello: hs.Hello) -> Membership:
+        self.blocks.check(peer)
         try:
             membership = self.roster.verify_chain(hello.chain, peer, self.environment.clock.time())
         except ProofInvalid as error:
@@ -237,6 +244,7 @@ class Session:
         return membership
 
     def _admit(self, peer: NodeId, hello: hs.Hello, join: hs.Join) -> Sequence[bytes]:
+        self.blocks.check(peer)
         self._check_owner(peer, hello.owner)
         env = self.environment
         admission = self.roster.admit(
@@ -373,6 +381,7 @@ class Session:
             self.state,
             chain=self.greeter.me.chain,
             port=self.sockets.transport.port,
+            blocked=self.blocks.nodes,
             records=tuple((int(record.kind), record.raw) for record in self.roster.records()),
             peers=addresses,
             names={node: name for node, name in names.items() if name != short(node)},

@@ -20,6 +20,8 @@ from meshllm_core.wire.handshake import Chain, Id
 
 FILE = "mesh.msgpack"
 VERSION = 1
+BLOCKED = 1024
+"""Nodes that can be blocked."""
 FILE_BYTES = 96 << 20
 """Largest file that is read: as many records as a node keeps, at the length of a chain, and more."""
 
@@ -53,6 +55,8 @@ class MeshState(msgspec.Struct, frozen=True, kw_only=True):
     names: dict[Id, Name] = {}
     """What they called themselves."""
     publication: Publication = Publication()
+    blocked: Annotated[tuple[Id, ...], msgspec.Meta(max_length=BLOCKED)] = ()
+    """Nodes that this one does not talk to."""
     port: Annotated[int, msgspec.Meta(ge=0, le=65_535)] = 0
     """Where this node listened last: the others look for it there. 0: not known."""
 

@@ -22,11 +22,12 @@ from meshllm_core.errors import (
 )
 from meshllm_core.ids import NodeId
 from meshllm_core.mesh.tasks import Tasks
+from meshllm_core.node.lending import Lending
 from meshllm_core.node.mesh_calls import MeshCalls
 from meshllm_core.node.mesh_local import local_of
 from meshllm_core.node.store import EventStore
 from meshllm_core.paths import Paths
-from meshllm_core.serve.answering import Asker
+from meshllm_core.serve.answering import Asker, CallLimits
 from meshllm_core.serve.peers import Replica
 from meshllm_core.serve.service import InferenceService
 from meshllm_core.state.events import NoticeLogged
@@ -79,7 +80,9 @@ class NodeMesh:
     _starting: Tasks = field(default_factory=Tasks)
 
     def __post_init__(self) -> None:
-        self._calls = MeshCalls(lambda: self.inference, self.desk)
+        self.lending = Lending(self.store, self.name, self.settings.client)
+        limits = CallLimits(closed=self.lending.closed)
+        self._calls = MeshCalls(lambda: self.inference, self.desk, limits)
 
     # Splits -----------------------------------------------------------------------------------------
 
@@ -101,6 +104,7 @@ class NodeMesh:
                 memory_usable=self.memory_lent,
                 open_transfer=lambda node: splits().open_transfer(node),
                 open_call=lambda node: splits().open_call(node),
+                closed=self.lending.closed,
             )
             self._desk = StageDesk(around, self._counted)
         return self._desk
@@ -340,6 +344,8 @@ class NodeMesh:
 
     async def act(self, name: str, arguments: dict[str, Any]) -> dict[str, object]:
         """One of the mesh's actions, with checked arguments. Raises MeshError."""
+        if name == "lending":
+            return self.lending.set(**arguments)
         service = await self.service()
         match name:
             case "invite":
@@ -354,6 +360,10 @@ class NodeMesh:
                 return service.revoke(arguments["target"], confirm=arguments.get("confirm", False))
             case "public":
                 return await service.public(**arguments)
+            case "block":
+                return {"name": service.block(**arguments), "status": "blocked"}
+            case "unblock":
+                return {"name": service.unblock(**arguments), "status": "unblocked"}
             case "forget":
                 service.forget(arguments["node"])
                 return {"status": "forgotten"}

@@ -6,11 +6,12 @@ from meshllm_core.mesh.announce import Local
 from meshllm_core.state.pace import decode_rate, pace_of
 from meshllm_core.state.snapshot import ModelView, NodeSnapshot
 from meshllm_core.wire import limits
-from meshllm_core.wire.announcement import DeviceOffer, ModelOffer
+from meshllm_core.wire.announcement import PAUSED, DeviceOffer, ModelOffer
 
 
 def local_of(snapshot: NodeSnapshot, *, serves: bool, memory_lent: int) -> Local:
-    """Memory, accelerators and, of a host, the models that answer or soon will."""
+    """Memory, accelerators and, of a host that lends, the models that answer or soon will."""
+    serves = serves and not snapshot.lending_paused
     devices = tuple(
         DeviceOffer(
             name=(device.description or device.name)[: limits.NAME],
@@ -33,6 +34,7 @@ def local_of(snapshot: NodeSnapshot, *, serves: bool, memory_lent: int) -> Local
         models=offers,
         memory_lent=memory_lent if serves else 0,
         pace=pace_of(snapshot),
+        capabilities=(PAUSED,) if snapshot.lending_paused else (),
     )
 
 

@@ -14,7 +14,7 @@ from meshllm_core.node.split_plan import CPU, Machine
 from meshllm_core.node.stage_desk import StageDesk
 from meshllm_core.state.pace_events import Pace, PaceSource
 from meshllm_core.transport.link import Channel, ChannelKind
-from meshllm_core.wire.announcement import Announcement
+from meshllm_core.wire.announcement import PAUSED, Announcement
 
 if TYPE_CHECKING:
     from meshllm_core.mesh.session import Session
@@ -83,6 +83,8 @@ class MeshOfSplits:
             return (
                 f"it runs meshllm {clean_text(said.version, 32)}, this node {__version__}: stages may differ"
             )
+        if PAUSED in said.capabilities:
+            return "its owner paused lending"
         return "" if said.memory_lent else "it lends no memory"
 
     def links(self) -> dict[tuple[str, str], float]:

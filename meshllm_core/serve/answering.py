@@ -8,7 +8,7 @@ import asyncio
 import itertools
 import logging
 from collections import Counter
-from collections.abc import AsyncGenerator, Hashable, Iterator
+from collections.abc import AsyncGenerator, Callable, Hashable, Iterator
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
@@ -20,6 +20,7 @@ from meshllm_core.engine.types import Chunk, Delta, Finished, GenerationRequest,
 from meshllm_core.errors import (
     LinkClosed,
     MeshError,
+    ModelNotReady,
     Overloaded,
     WireError,
     describe,
@@ -43,6 +44,7 @@ LINGER_SECONDS = 5.0
 """So long the channel stays for the other side to take the end."""
 PENDING = 64
 """Pieces that wait to be sent; then the engine's wait too, where deltas are merged."""
+CLOSED_RETRY_SECONDS = 30
 MESH_ROUTE = "mesh"
 
 _log = logging.getLogger(__name__)
@@ -87,13 +89,17 @@ class CallLimits:
     """Of all peers."""
     public_share: float = 0.5
     """Part of a model's lanes that guests of a public mesh may have together, at least one lane."""
+    closed: Callable[[], str] = lambda: ""
+    """Why no call is taken now, in a sentence; empty: calls are taken."""
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     _calls: Counter[NodeId] = field(default_factory=Counter)
     _public: Counter[str] = field(default_factory=Counter)
 
     @contextmanager
     def call(self, asker: Asker) -> Iterator[None]:
-        """A place for a call of `asker`. Raises Overloaded when there is none."""
+        """A place for a call of `asker`. Raises Overloaded when there is none, ModelNotReady while closed."""
+        if why := self.closed():
+            raise ModelNotReady(why, retry_after=CLOSED_RETRY_SECONDS)
         if self._calls[asker.node] >= self.per_peer:
             raise Overloaded(f"{self.per_peer} calls of {asker.name} are open already.", retry_after=2)
         if self._calls.total() >= self.total:

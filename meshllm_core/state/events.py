@@ -19,11 +19,13 @@ from meshllm_core.state.event import Event as Event
 from meshllm_core.state.event import NoticeLevel as NoticeLevel
 from meshllm_core.state.mesh_events import (
     AddressesChanged,
+    BlocksChanged,
     IdentityLoaded,
     InvitesChanged,
     JoinEnded,
     JoinStarted,
     JoinStepped,
+    LendingChanged,
     MeshEntered,
     MeshLeft,
     PeerForgotten,
@@ -258,6 +260,8 @@ AnyEvent = (
     | JoinStepped
     | JoinEnded
     | PublicationChanged
+    | LendingChanged
+    | BlocksChanged
     | InvitesChanged
     | RefusalCounted
     | SplitPlanned

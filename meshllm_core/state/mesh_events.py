@@ -67,6 +67,8 @@ class PeerRow(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of weights times tokens of a prompt, in a second there; 0: not measured."""
     calibrated: bool = False
     """Whether these come from a calibration there, and not from answers."""
+    lending_paused: bool = False
+    """Its owner paused lending: it computes nothing new for others."""
     devices: tuple[str, ...] = ()
     models: tuple[PeerModel, ...] = ()
     owner: str = ""
@@ -143,6 +145,19 @@ class PeerUpdated(Event, frozen=True, kw_only=True, tag="peer_updated"):
     """Something about another member changed; its whole row."""
 
     peer: PeerRow
+
+
+class LendingChanged(Event, frozen=True, kw_only=True, tag="lending_changed"):
+    """The owner paused lending, or resumed it."""
+
+    paused: bool
+
+
+class BlocksChanged(Event, frozen=True, kw_only=True, tag="blocks_changed"):
+    """Which nodes this one does not talk to, whoever let them in."""
+
+    nodes: tuple[str, ...]
+    """Ids, hexadecimal, in the order in which they were blocked."""
 
 
 class PeerForgotten(Event, frozen=True, kw_only=True, tag="peer_forgotten"):

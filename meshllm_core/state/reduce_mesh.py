@@ -25,6 +25,8 @@ MeshEvent = (
     | ev.JoinStepped
     | ev.JoinEnded
     | ev.PublicationChanged
+    | ev.LendingChanged
+    | ev.BlocksChanged
     | ev.InvitesChanged
     | ev.RefusalCounted
 )
@@ -49,6 +51,10 @@ def fold_mesh(snapshot: NodeSnapshot, event: MeshEvent) -> NodeSnapshot:
             return _mesh(snapshot, accepts_udp=event.accepts_udp, accepts_tcp=event.accepts_tcp)
         case ev.PublicationChanged():
             return _mesh(snapshot, publication=event.publication, publication_detail=event.detail)
+        case ev.LendingChanged():
+            return replace(snapshot, lending_paused=event.paused)
+        case ev.BlocksChanged():
+            return _mesh(snapshot, blocked=event.nodes)
         case ev.InvitesChanged():
             return _mesh(snapshot, invites=event.invites)
         case ev.PeerUpdated():
@@ -134,6 +140,10 @@ def mesh_words(snapshot: NodeSnapshot, event: MeshEvent) -> tuple[NoticeLevel, s
         case ev.RefusalCounted(count=count) if count == 1 or count % 1000 == 0:
             kind = event.kind if event.kind.startswith("refused") else f"refused, {event.kind}"
             return "warning", f"{kind}: {event.detail} ({count} in all)"
+        case ev.LendingChanged(paused=True):
+            return "info", "lending is paused: nothing new is computed for others"
+        case ev.LendingChanged():
+            return "info", "lending is resumed"
         case ev.PeerUpdated(peer=row):
             return _peer_words(snapshot, row)
     return None

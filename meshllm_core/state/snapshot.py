@@ -143,6 +143,8 @@ class MeshView(msgspec.Struct, frozen=True, kw_only=True):
     accepts_tcp: bool | None = None
     publication: Publication = "private"
     publication_detail: str = ""
+    blocked: tuple[str, ...] = ()
+    """Ids of the nodes that this one does not talk to."""
     invites: tuple[InviteRow, ...] = ()
 
 
@@ -172,6 +174,8 @@ class NodeSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     memory_free: int = 0
     memory_lent: int = 0
     """Bytes that a stage may take here."""
+    lending_paused: bool = False
+    """Nothing new is computed for others, until lending is resumed or the node starts again."""
     devices: tuple[Device, ...] = ()
     models: tuple[ModelView, ...] = ()
     pace: Pace = UNKNOWN

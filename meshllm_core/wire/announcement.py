@@ -15,6 +15,8 @@ Role = Literal["host", "client"]
 """host: computes for others. client: only asks."""
 
 PURPOSE = "announcement"
+PAUSED = "lending-paused"
+"""Capability of a node whose owner paused lending: it says no to what is new, and offers no model."""
 
 
 class Address(msgspec.Struct, frozen=True, array_like=True):
