@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -12,7 +13,7 @@ import psutil
 import pytest
 
 from meshllm_core.config import load_settings
-from meshllm_core.engine.pace_protocol import SECONDS, PaceJob, found_decoder
+from meshllm_core.engine.pace_protocol import SECONDS, PaceFound, PaceJob, found_decoder
 from meshllm_core.errors import EngineError
 from meshllm_core.ids import ModelId, RequestId
 from meshllm_core.models.hardware import Hardware
@@ -31,6 +32,8 @@ from tests.support.nodes import running_node
 
 GB = 10**9
 MEMORY_LIMIT = 256 << 20
+IMPORTS = 2.0
+"""Seconds of a processor that the process may need before it begins."""
 CALIBRATED = Pace(decode=20 * GB, prefill=300 * GB, source="calibrated")
 GPU = ev.Device(name="CUDA0", description="Card 9", kind="gpu", memory_total=8, memory_free=8)
 CPU = ev.Device(name="CPU", description="A processor", kind="cpu", memory_total=8, memory_free=8)
@@ -226,8 +229,9 @@ async def test_what_answers_show_is_kept(paths: Paths, monkeypatch: pytest.Monke
 # For real ----------------------------------------------------------------------------------------
 
 
-def test_the_measurement_stays_within_its_bounds(tmp_path: Path) -> None:
-    job = PaceJob(folder=str(tmp_path), device="cpu", threads=1)
+def _measured(folder: Path) -> tuple[PaceFound, "resource.struct_rusage"]:
+    """What the process answers, and what it used."""
+    job = PaceJob(folder=str(folder), device="cpu", threads=1)
     with subprocess.Popen(
         [sys.executable, "-m", "meshllm_core.engine.pace"],
         stdin=subprocess.PIPE,
@@ -241,14 +245,22 @@ def test_the_measurement_stays_within_its_bounds(tmp_path: Path) -> None:
         answer = process.stdout.read()
         _, code, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(code)
-    found = found_decoder.decode(answer)
     assert process.returncode == 0
-    assert usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024) <= MEMORY_LIMIT
-    assert found.seconds <= SECONDS + 0.5
-    # A token of a prompt takes no longer than a decode, and no machine that runs this is as slow, or as fast.
-    assert WEIGHTS < found.decode < 10_000 * GB
-    assert found.prefill >= found.decode
-    assert list(tmp_path.iterdir()) == []
+    return found_decoder.decode(answer), usage
+
+
+def test_the_measurement_stays_within_its_bounds(tmp_path: Path) -> None:
+    for _ in range(5):
+        found, usage = _measured(tmp_path)
+        assert usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024) <= MEMORY_LIMIT
+        # Of the processor's time: by the clock it takes as long as others let it wait.
+        assert usage.ru_utime + usage.ru_stime <= SECONDS + IMPORTS
+        # No machine that runs this is as slow as one pass a second, or as fast.
+        assert WEIGHTS < found.decode < 10_000 * GB
+        assert list(tmp_path.iterdir()) == []
+        if found.prefill:
+            break  # A machine that is busy with other tests may leave no time for it.
+    assert found.prefill >= found.decode, "a token of a prompt takes no longer than a decode"
 
 
 async def test_a_node_that_ends_takes_the_measurement_along(tmp_path: Path) -> None:
