@@ -55,6 +55,7 @@ class MeshApp(App[int]):
         "styles/pages.tcss",
         "styles/dialogs.tcss",
         "styles/mesh.tcss",
+        "styles/requests.tcss",
         "styles/help.tcss",
         "styles/small.tcss",
     ]

@@ -20,5 +20,6 @@ class PageSpec:
 PAGES: tuple[PageSpec, ...] = (
     PageSpec("mesh", "Mesh", "Mesh", "1", "mesh:MeshPage"),
     PageSpec("chat", "Chat", "Chat", "7", "chat:ChatPage"),
+    PageSpec("requests", "Requests", "Reqs", "8", "requests:RequestsPage"),
 )
 """In the order of the bar."""

@@ -9,10 +9,12 @@ from meshllm_tui.app import MeshApp
 from meshllm_tui.keys import bindings_of
 from meshllm_tui.pages.page import Page
 from meshllm_tui.widgets.chat_pane import ChatPane
+from meshllm_tui.widgets.connect_pane import ConnectPane
 from meshllm_tui.widgets.log_pane import LogPane
 from meshllm_tui.widgets.mesh_pane import MeshPane
 from meshllm_tui.widgets.models_pane import ModelsPane
 from meshllm_tui.widgets.node_pane import NodePane
+from meshllm_tui.widgets.requests_pane import RequestPane, RequestsPane
 
 OWNERS = {
     "anywhere": MeshApp,
@@ -22,6 +24,9 @@ OWNERS = {
     "chat": ChatPane,
     "log": LogPane,
     "mesh": MeshPane,
+    "requests": RequestsPane,
+    "request": RequestPane,
+    "connect": ConnectPane,
 }
 """The widget that has the keys of each place."""
 PANES = [name for name, place in PLACES.items() if place.page]
