@@ -131,6 +131,8 @@ def _split(view: ModelView, split: SplitView) -> SplitStatus:
         estimated_decode_network_ms_per_token=split.network_ms_per_token or None,
         decode_tpot_target_ms=split.target_ms or None,
         decode_tpot_target_met=_target_met(split),
+        prefill_chunk_tokens=split.chunk or None,
+        prefill_chunks_in_flight=split.ahead + 1 if split.chunk else None,
     )
 
 

@@ -93,3 +93,7 @@ class SplitStatus(msgspec.Struct, frozen=True, kw_only=True):
     estimated_decode_network_ms_per_token: float | None
     decode_tpot_target_ms: float | None
     decode_tpot_target_met: bool | None
+    prefill_chunk_tokens: int | None
+    """Tokens of a prompt that travel together, chosen by what was measured of machines and links."""
+    prefill_chunks_in_flight: int | None
+    """Chunks of one prompt that may be between its driver and the stages."""

@@ -27,11 +27,11 @@ from meshllm_core.node.model_row import ModelRow
 from meshllm_core.node.split_files import StageFiles
 from meshllm_core.node.split_gate import Gate
 from meshllm_core.node.split_model import DivisibleModel
-from meshllm_core.node.split_plan import Alone, Machine, SplitPlan, plan_split
+from meshllm_core.node.split_plan import Alone, Machine, SplitPlan, chunks_of, plan_split
 from meshllm_core.node.split_plan import Wish as PlanWish
 from meshllm_core.node.split_run import NO_PROBES, SplitRun
 from meshllm_core.node.stage_desk import StageDesk
-from meshllm_core.planner.wire import Wire
+from meshllm_core.planner.wire import Wire, row_bytes
 from meshllm_core.state import events as ev
 from meshllm_core.transport.link import Channel
 
@@ -44,8 +44,6 @@ MACHINES_SECONDS = 1.0
 LENT_STEP = 64 << 20
 """… what counts as a difference in what one lends, in bytes."""
 UNPROVED = "its layers did not reproduce the model's golden probe"
-CHUNK_ROWS = 128
-"""Tokens of a prompt in one unit: large enough to compute well, small enough to keep all stages at work."""
 
 
 class SplitMesh(Protocol):
@@ -210,10 +208,12 @@ class SplitHost(ModelRow):
         candidate, settings = plan.candidate, self.settings
         shape = rules.shape(plan.stages[-1].start, plan.stages[-1].end)
         sequences = candidate.lanes + settings.prefix_slots
+        width = shape.width * shape.streams
+        chunks = chunks_of(plan, model.planned, row_bytes(wire.dtype, width), settings.batch)
         chain = ChainSpec(
             role="stage",
             run=secrets.randbits(61) + 1,
-            width=shape.width * shape.streams,
+            width=width,
             rows=settings.batch,
             sequences=sequences,
             positions=candidate.context,
@@ -221,7 +221,8 @@ class SplitHost(ModelRow):
             vocabulary=model.facts.vocabulary if rules.sideband else 0,
             layers=rules.layers,
             parameters=model.facts.parameters,
-            chunk=min(CHUNK_ROWS, settings.batch),
+            chunk=chunks.rows,
+            ahead=chunks.ahead,
         )
         spec = LoadSpec(
             files=(),
@@ -268,6 +269,8 @@ class SplitHost(ModelRow):
                 target_ms=plan.target_ms,
                 context=plan.candidate.context,
                 lanes=plan.candidate.lanes,
+                chunk=run.chain.chunk,
+                ahead=run.chain.ahead,
             )
         )
 

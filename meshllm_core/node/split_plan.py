@@ -13,6 +13,7 @@ import msgspec
 from meshllm_core.errors import ConfigError, ModelTooLarge
 from meshllm_core.ids import NodeId
 from meshllm_core.models.fit import EngineSettings
+from meshllm_core.planner.chunk import Chunks, StagePace, choose_chunks
 from meshllm_core.planner.lock import honour, read_lock
 from meshllm_core.planner.memory import MemoryModel, StageMemory
 from meshllm_core.planner.network import Link, Network, PlanNode
@@ -207,6 +208,22 @@ def _with_trips(stages: tuple[StagePlan, ...], links: dict[tuple[str, str], floa
         replace(stage, rtt_ms=links.get((a, b), links.get((b, a), 0.0)))
         for stage, (a, b) in zip(stages, pairs, strict=True)
     )
+
+
+def chunks_of(plan: SplitPlan, planned: PlannedModel, row: int, batch: int) -> Chunks:
+    """How prompts are cut for the stages of a plan. `row`: bytes of a hidden state on its way."""
+    model = planned.model
+    paces = []
+    for stage in plan.stages:
+        pace, layers = stage.machine.pace, slice(stage.start, stage.end)
+        paces.append(
+            StagePace(
+                read_ms=sum(model.layer_bytes[layers]) / pace.decode * 1000 if pace.decode else None,
+                token_ms=sum(model.active_bytes[layers]) / pace.prefill * 1000 if pace.prefill else None,
+                one_way_ms=stage.rtt_ms / 2,
+            )
+        )
+    return choose_chunks(paces, row_bytes=row, batch=batch)
 
 
 def too_large(refusal: Refusal) -> ModelTooLarge:

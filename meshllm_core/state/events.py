@@ -34,9 +34,9 @@ from meshllm_core.state.mesh_events import (
     ReachMeasured,
     RefusalCounted,
 )
+from meshllm_core.state.pace_events import PaceLearned as PaceLearned
 from meshllm_core.state.split_events import SplitPlanned as SplitPlanned
 from meshllm_core.state.split_events import StageHosted as StageHosted
-from meshllm_core.state.pace_events import PaceLearned as PaceLearned
 from meshllm_core.state.split_events import StageReleased as StageReleased
 from meshllm_core.state.split_events import StageUpdated as StageUpdated
 
@@ -234,9 +234,9 @@ AnyEvent = (
     | NodeStopping
     | HardwareDetected
     | MemoryMeasured
+    | PaceLearned
     | ModelRequested
     | ModelNamed
-    | PaceLearned
     | ModelDownloadProgressed
     | ModelLoadProgressed
     | ModelReady

@@ -34,6 +34,8 @@ class SplitView(msgspec.Struct, frozen=True, kw_only=True):
     target_ms: float
     context: int
     lanes: int
+    chunk: int = 0
+    ahead: int = 0
 
 
 class ModelView(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,10 +178,10 @@ class NodeSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes that a stage may take here."""
     lending_paused: bool = False
     """Nothing new is computed for others, until lending is resumed or the node starts again."""
-    devices: tuple[Device, ...] = ()
-    models: tuple[ModelView, ...] = ()
     pace: Pace = UNKNOWN
     """How fast this machine computes, as far as it is kept; what it serves now may show better."""
+    devices: tuple[Device, ...] = ()
+    models: tuple[ModelView, ...] = ()
     downloads: tuple[DownloadRow, ...] = ()
     """Oldest first."""
     requests: tuple[RequestView, ...] = ()

@@ -59,6 +59,10 @@ class SplitPlanned(Event, frozen=True, kw_only=True, tag="split_planned"):
     """0: no target was set."""
     context: int
     lanes: int
+    chunk: int = 0
+    """Tokens of a prompt that travel together; 0: not known."""
+    ahead: int = 0
+    """Chunks of a prompt that may be on their way while one is computed."""
 
 
 class StageUpdated(Event, frozen=True, kw_only=True, tag="stage_updated"):

@@ -57,6 +57,8 @@ def planned(*stages: split.StageRow, at: float = 100.0, **changes: Any) -> split
         target_ms=33.3,
         context=8192,
         lanes=4,
+        chunk=96,
+        ahead=4,
     )
     return msgspec.structs.replace(plan, **changes)
 
