@@ -28,6 +28,7 @@ from meshllm_core.state.pace import pace_of
 from meshllm_core.state.pace_events import Pace
 from meshllm_core.state.reduce import reduce
 from meshllm_core.state.snapshot import ModelView, NodeSnapshot, RequestView
+from tests.support.default_model import require_default_model
 from tests.support.nodes import running_node
 
 GB = 10**9
@@ -302,3 +303,31 @@ def test_the_others_of_a_mesh_learn_it(tmp_path: Path) -> None:
         assert shed.snapshot()["pace"].get("decode", 0) == 0, "it was told not to measure"
     kept = default_paths({"MESHLLM_HOME": str(attic.home)}).pace_file
     assert b'"calibrated"' in kept.read_bytes()
+
+
+def test_a_fresh_mesh_plans_a_split_with_real_figures(tmp_path: Path) -> None:
+    on = {"MESHLLM_CALIBRATE": "true"}
+    size = ("--ctx-size", "512", "--lanes", "1", "--max-vram", "0.12")
+    usual = ("--bind-ip", "127.0.0.1", "--mesh-discovery-mode", "off", "--device", "CPU", *size)
+    for name in ("attic", "shed"):
+        config = tmp_path / name / "home" / "config"
+        config.mkdir(parents=True)
+        (config / "config.toml").write_text("models = []\n")
+    with (
+        running_node(tmp_path / "attic", "--node-name", "attic", *usual, environment=on) as attic,
+        running_node(tmp_path / "shed", "--node-name", "shed", *usual, environment=on) as shed,
+    ):
+        shed.act("join", token=attic.act("invite").json()["token"])
+        attic.wait(
+            lambda s: s["pace"].get("prefill") and any(p["prefill_per_second"] for p in s["peers"]), 60
+        )
+        attic.act("load", model=str(require_default_model()), split=True)
+        attic.wait(lambda s: any(model["status"] == "ready" for model in s["models"]))
+        (split,) = attic.status()["runtime"]["splits"]
+        assert "tok/s" in split["sentence"]
+        assert "no machine's speed is measured" not in split["sentence"]
+        assert any("attic" in reason and "calibrated" in reason for reason in split["reasons"])
+        assert split["predicted_ms_per_token"] > 0
+        assert 16 <= split["prefill_chunk_tokens"] <= 512
+        assert split["prefill_chunks_in_flight"] >= 2
+        assert all(stage["predicted_ms"] > 0 for stage in attic.status()["runtime"]["stages"])
