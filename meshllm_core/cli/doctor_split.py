@@ -129,10 +129,13 @@ def _machines(found: "tuple[MachineRow, ...]") -> str:
             "eligible" if each.eligible else "no",
             text.size(each.memory_lent),
             text.milliseconds(each.rtt_ms or 0),
+            f"{text.size(each.weights_per_second)}/s {each.speed}"
+            if each.weights_per_second
+            else "not measured",
             f"{each.layer_start}–{each.layer_end - 1}" if each.layer_end is not None else "–",
             each.reason,
         )
         for each in found
     ]
-    heads = ("machine", "takes part", "memory lent", "rtt", "layers", "why")
+    heads = ("machine", "takes part", "memory lent", "rtt", "speed", "layers", "why")
     return table(heads, rows, right=(2, 3))

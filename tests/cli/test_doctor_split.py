@@ -96,7 +96,7 @@ async def test_what_fits_on_one_machine_needs_no_split(node: Node) -> None:
     assert result.document["sentence"].endswith("fits on attic alone: no split is needed.")
     assert [row["eligible"] for row in result.document["machines"]] == [True, True]
     shown = await ask()
-    assert re.search(r"^attic \(this node\) +eligible +4\.00 GiB +– +– ", shown.out, re.M)
+    assert re.search(r"^attic \(this node\) +eligible +4\.00 GiB +– +not measured +– ", shown.out, re.M)
     assert "no split needed  SmolLM2" in shown.out
     assert "Load it here: `meshllm load default`." in shown.out
 
@@ -141,6 +141,9 @@ async def test_a_fresh_mesh_is_priced_by_what_was_calibrated(node: Node) -> None
     assert "tok/s" in document["sentence"]
     assert "no machine's speed is measured" not in document["sentence"]
     assert any("calibrated on a small model" in reason for reason in document["reasons"])
+    shown = (await ask()).out
+    assert re.search(r"^shed .* 954 MiB/s calibrated .* 0–", shown, re.M), shown
+    assert re.search(r"^attic .* 1\.86 GiB/s calibrated ", shown, re.M), shown
     # About 90 MB of weights at 1 and 2 GB a second, two links of 2 ms, two hand-overs of 1.5 ms.
     assert 50 < document["predicted_ms_per_token"] < 110
 
