@@ -58,6 +58,7 @@ class MeshApp(App[int]):
         "styles/requests.tcss",
         "styles/help.tcss",
         "styles/small.tcss",
+        "styles/split.tcss",
     ]
     BINDINGS = bindings_of(ANYWHERE)
     DEFAULT_MODE = "mesh"

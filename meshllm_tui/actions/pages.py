@@ -19,6 +19,8 @@ class PageSpec:
 
 PAGES: tuple[PageSpec, ...] = (
     PageSpec("mesh", "Mesh", "Mesh", "1", "mesh:MeshPage"),
+    PageSpec("split", "Split", "Split", "3", "split:SplitPage"),
+    PageSpec("plan", "Planner", "Plan", "4", "plan:PlanPage"),
     PageSpec("chat", "Chat", "Chat", "7", "chat:ChatPage"),
     PageSpec("requests", "Requests", "Reqs", "8", "requests:RequestsPage"),
 )

@@ -9,7 +9,6 @@ from meshllm_core.ids import ModelId
 from meshllm_tui.cleaning import fit, one_line
 from meshllm_tui.pages.page import MEDIUM, WIDE, Page
 from meshllm_tui.screens.ask import AskScreen
-from meshllm_tui.screens.split import SplitScreen
 from meshllm_tui.widgets.log_pane import LogPane
 from meshllm_tui.widgets.mesh_pane import MeshPane
 from meshllm_tui.widgets.models_pane import ModelsPane
@@ -65,7 +64,7 @@ class MeshPage(Page):
             ask = AskScreen(f"Unload {fit(name, 40)}?", text, answers)
             self.app.push_screen(ask, partial(self._unload, model.id))
         elif event.what == "stages":
-            self.app.push_screen(SplitScreen(self.session.view, model.id))
+            self.dashboard.call_next(self._stages, model.id)
         elif event.what == "retry":
             self.dashboard.act("load", f"Loading {name} again.", model=model.ref)
         elif model.status == "ready" and model.chat:
@@ -73,6 +72,13 @@ class MeshPage(Page):
         else:
             reason = "does not chat" if model.status == "ready" else f"is not ready: {model.status}"
             self.notify(f"{name} {reason}.", severity="warning", markup=False)
+
+    async def _stages(self, model: ModelId) -> None:
+        from meshllm_tui.pages.split import SplitPage
+
+        page = await self.dashboard.open("split", "stages")
+        assert isinstance(page, SplitPage)
+        page.choose(model)
 
     def _unload(self, model: ModelId, answer: str | None) -> None:
         if answer == "unload":

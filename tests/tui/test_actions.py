@@ -8,13 +8,17 @@ from meshllm_tui.actions.registry import ACTIONS, PLACES, help_rows
 from meshllm_tui.app import MeshApp
 from meshllm_tui.keys import bindings_of
 from meshllm_tui.pages.page import Page
+from meshllm_tui.pages.split import SplitDesk
 from meshllm_tui.widgets.chat_pane import ChatPane
 from meshllm_tui.widgets.connect_pane import ConnectPane
 from meshllm_tui.widgets.log_pane import LogPane
 from meshllm_tui.widgets.mesh_pane import MeshPane
 from meshllm_tui.widgets.models_pane import ModelsPane
 from meshllm_tui.widgets.node_pane import NodePane
+from meshllm_tui.widgets.plan_desk import PlanDesk
+from meshllm_tui.widgets.plan_panes import CandidatesPane
 from meshllm_tui.widgets.requests_pane import RequestPane, RequestsPane
+from meshllm_tui.widgets.splits_pane import SplitsPane
 
 OWNERS = {
     "anywhere": MeshApp,
@@ -24,6 +28,10 @@ OWNERS = {
     "chat": ChatPane,
     "log": LogPane,
     "mesh": MeshPane,
+    "split": SplitDesk,
+    "splits": SplitsPane,
+    "plan": PlanDesk,
+    "candidates": CandidatesPane,
     "requests": RequestsPane,
     "request": RequestPane,
     "connect": ConnectPane,

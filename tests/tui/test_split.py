@@ -1,24 +1,19 @@
-"""Models that are spread over machines, and stages for others: their rows, their page, their keys."""
+"""Models that are spread over machines, and stages for others: their cards in the models pane."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
-from textual.pilot import Pilot
 
 from meshllm_core.state import events as ev
 from meshllm_core.state import split_events as split
 from meshllm_core.state.snapshot import ModelView, NodeSnapshot
 from meshllm_tui.cleaning import cells
 from meshllm_tui.present import Line, plain
-from meshllm_tui.screens.split import SplitScreen
-from meshllm_tui.split_rows import STAGE_STATES, card_map, hosted_card, split_page
-from meshllm_tui.themes import THEMES
+from meshllm_tui.split_rows import STAGE_STATES, card_map, hosted_card
 from tests.support import splits
 from tests.tui.conftest import dashboard, make_app
-from tests.tui.samples import START, ScriptedClient, bare, fold, ready, serving
+from tests.tui.samples import START, ScriptedClient, bare, fold, serving
 from tests.tui.test_snapshots import settle
-from tests.tui.test_themes import faint
 
 EVIL = "\x1b]0;owned\x07\u202ename\n\x9b31m[bold]"
 
@@ -77,66 +72,6 @@ def test_a_card_of_many_stages_stays_small() -> None:
     lines = plain(card_map(model.split, 41)).split("\n")
     assert lines[-1] == "and 5 more: s shows all"
     assert len(lines) == 6
-    page = plain(split_page(model, 69))
-    assert all(f"box{place} " in page for place in range(9))
-
-
-def test_the_page_tells_all_of_it() -> None:
-    page = plain(split_page(model_of(spread(done=True)), 69))
-    for words in (
-        "● ready  over 3 machines, context 8,192, 4 lanes",
-        splits.SENTENCE,
-        "layers 24–39   desk",
-        "5.5 GiB of weights, 5.8 GiB of memory",
-        "predicted 1.9 ms, measured 2.3 ms, RTT 22 ms to attic",
-        "predicted 1.1 ms, measured 1.2 ms, RTT 48 ms to desk",
-        "57 ms a token predicted, 47 ms of it network",
-        "! misses 33 ms a token",
-        "f16  certified exact for this file and these cuts",
-        *splits.REASONS,
-    ):
-        assert words in page
-    fetching = plain(split_page(model_of(spread()), 69))
-    assert "2.2 of 5.5 GiB" in fetching
-    assert "reading its layers" in fetching
-    assert "needs 5.9 GiB of memory" in fetching
-
-
-@pytest.mark.parametrize(
-    ("changes", "there", "missing"),
-    [
-        ({"target_ms": 0.0}, "47 ms of it network", "target"),
-        ({"target_ms": 60.0}, "✓ meets 60 ms a token", "misses"),
-        ({"predicted_ms_per_token": 0.0}, "47 ms of network a token; no machine's speed", "predicted,"),
-        ({"predicted_ms_per_token": 0.0, "target_ms": 60.0}, "47 ms of network", "meets"),
-        (
-            {"predicted_ms_per_token": 0.0, "network_ms_per_token": 0.0},
-            "not known: nothing is measured yet",
-            "misses",
-        ),
-    ],
-)
-def test_the_price_says_no_more_than_is_known(changes: dict[str, Any], there: str, missing: str) -> None:
-    events = (splits.under_way()[0], splits.planned(**changes))
-    page = plain(split_page(model_of(fold(*events, snapshot=bare())), 69))
-    assert there in page
-    assert missing not in page
-
-
-def test_a_reason_that_only_repeats_the_verdict_is_told_once() -> None:
-    verdict = "f16, the smallest format that is certified"
-    plan = splits.planned(verdict=verdict, reasons=("few stages", f"hidden states travel as {verdict}"))
-    page = plain(split_page(model_of(fold(splits.under_way()[0], plan, snapshot=bare())), 69))
-    assert page.count(verdict) == 1
-    assert page.endswith("Why\n· few stages")
-
-
-def test_a_failed_stage_says_why_and_on_which_machine() -> None:
-    failed = splits.stage(splits.DESK, state="failed", detail="its disk is full")
-    model = model_of(spread(failed))
-    assert "desk" in plain(card_map(model.split, 41)).split("\n")[2]  # type: ignore[arg-type]
-    assert "✗ failed" in plain(card_map(model.split, 41))  # type: ignore[arg-type]
-    assert "its disk is full" in plain(split_page(model, 69))
 
 
 def test_a_hosted_stage_is_told_in_three_lines() -> None:
@@ -165,12 +100,11 @@ def test_texts_and_figures_from_outside_are_shown_and_not_obeyed(width: int) -> 
     snapshot = fold(splits.under_way()[0], plan, hosted, snapshot=bare())
     model = model_of(snapshot)
     assert model.split is not None
-    card, page = card_map(model.split, width), split_page(model, width)
+    card = card_map(model.split, width)
     others = hosted_card(snapshot.hosted_stages[0], width)
-    for lines in (card, page, others):
+    for lines in (card, others):
         text = plain(lines)
         assert not set(text) & set("\x1b\x07\u202e\x9b")
-    assert len(page) < 120
     assert widest(others[:3]) <= max(width, 26)
 
 
@@ -185,7 +119,7 @@ async def test_the_pane_shows_models_first_then_stages_for_others() -> None:
         assert "Stages" not in screen.text.splitlines()[-1]
         await screen.press("enter", "u", "s", "y")
         assert screen.client.acted == []
-        assert not isinstance(screen.app.screen, SplitScreen)
+        assert screen.app.page.NAME == "mesh"
         released = split.StageReleased(at=START + 70, run="a1" * 8, reason="the model was unloaded")
         screen.client.happen(released)
         await screen.until(lambda: "for cellar" not in screen.text)
@@ -197,67 +131,14 @@ async def test_a_node_that_only_computes_for_others_shows_that() -> None:
         assert "No model is loaded" not in screen.text
 
 
-async def test_the_page_follows_its_model_until_it_is_gone() -> None:
-    client = ScriptedClient(state=spread())
-    async with dashboard(client, size=(80, 24)) as screen:
-        await screen.press("s")
-        await screen.until(lambda: "↓ fetching 41 %" in screen.text)
-        assert isinstance(screen.app.screen, SplitScreen)
-        client.happen(splits.stage(splits.DESK, state="probing"))
-        await screen.until(lambda: "◑ probing" in screen.text)
-        await screen.press("j", "j", "j", "j", "j", "j", "j", "j")
-        assert "Why" in screen.text
-        client.happen(ev.ModelUnloaded(at=START + 90, model=splits.MODEL))
-        await screen.until(lambda: "It is not loaded any more." in screen.text)
-        await screen.press("escape")
-        assert not isinstance(screen.app.screen, SplitScreen)
-
-
 async def test_whole_models_have_no_stages_to_show() -> None:
     async with dashboard(ScriptedClient(state=serving())) as screen:
         await screen.press("s")
-        assert not isinstance(screen.app.screen, SplitScreen)
+        assert screen.app.page.NAME == "mesh"
         assert "Stages" not in screen.text
-
-
-async def test_a_split_that_became_whole_says_so() -> None:
-    client = ScriptedClient(state=spread(done=True))
-    async with dashboard(client) as screen:
-        await screen.press("s")
-        for event in ready(splits.MODEL, at=START + 100):
-            client.happen(event)
-        await screen.until(lambda: "It is not split any more." in screen.text)
-
-
-@pytest.mark.parametrize("theme", [theme.name for theme in THEMES])
-async def test_its_words_stand_out(theme: str) -> None:
-    async with dashboard(ScriptedClient(state=spread()), theme=theme) as screen:
-        assert faint(screen) == []
-        await screen.press("s")
-        await screen.until(lambda: "Why" in screen.text)
-        assert faint(screen, screen.app.screen.query_one(".dialog").region) == []
-
-
-async def open_page(pilot: Pilot[Any]) -> None:
-    """The page of the split, drawn."""
-    await settle(pilot)
-    await pilot.press("s")
-    await pilot.pause(0.1)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=lambda size: f"{size[0]}x{size[1]}")
 def test_models(snap_compare: Callable[..., bool], size: tuple[int, int]) -> None:
     app = make_app(ScriptedClient(state=spread()))
     assert snap_compare(app, terminal_size=size, run_before=settle)
-
-
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=lambda size: f"{size[0]}x{size[1]}")
-def test_page(snap_compare: Callable[..., bool], size: tuple[int, int]) -> None:
-    app = make_app(ScriptedClient(state=spread(done=size[0] > 80)))
-    assert snap_compare(app, terminal_size=size, run_before=open_page)
-
-
-def test_page_no_colour(snap_compare: Callable[..., bool], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_COLOR", "1")
-    app = make_app(ScriptedClient(state=spread()))
-    assert snap_compare(app, terminal_size=(80, 24), run_before=open_page)
