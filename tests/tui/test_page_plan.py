@@ -285,7 +285,7 @@ async def test_a_split_is_launched_after_its_price_was_read(way: str) -> None:
         if way == "enter":
             await screen.press("enter")
         else:
-            await perform(screen, way, "L", "launch the chosen candidate")
+            await perform(screen, way, "Enter" if way == "mouse" else "L", "launch the chosen candidate")
         await screen.until(lambda: "Split Qwen3-30B-A3B-Q4_K_M?" in screen.text)
         assert client.acted == []
         assert answer().sentence in str(screen.app.screen.query_one(".dialog Static", Static).content)
