@@ -202,6 +202,10 @@ class MeshApp(App[int]):
         """Join a mesh."""
         self.desk.join()
 
+    def action_lending(self) -> None:
+        """Pause lending, or lend again."""
+        self.desk.lending()
+
     def action_write(self) -> None:
         """Go to the chat's prompt."""
         self.go("chat", "chat")

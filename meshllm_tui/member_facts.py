@@ -6,9 +6,18 @@ from meshllm_core.state.mesh_events import PeerModel, PeerRow
 from meshllm_core.state.snapshot import NodeSnapshot
 from meshllm_tui.cleaning import cells, fit, one_line
 from meshllm_tui.mesh_rows import admitted_words
-from meshllm_tui.mesh_words import PEER_STATES, own_reach, reach_words, rtt_words, skew_words, version_words
+from meshllm_tui.mesh_words import (
+    BLOCKED,
+    PEER_STATES,
+    own_reach,
+    reach_words,
+    rtt_words,
+    skew_words,
+    version_words,
+)
 from meshllm_tui.present import Line, NodeView, Span, Tone, line, muted
-from meshllm_tui.units import UNKNOWN, duration, number, parameters, sizes
+from meshllm_tui.rtt_history import trend
+from meshllm_tui.units import UNKNOWN, duration, number, parameters, size, sizes
 
 FACT_ROWS = 5
 """Lines that the facts take beside the table; always as many, so that nothing moves when a row is chosen."""
@@ -30,6 +39,10 @@ def member_facts(row: PeerRow, view: NodeView) -> Iterator[Fact]:
     address = one_line(row.address, 80)
     link = f"{address} by {row.path.upper()}" if address and row.path else address
     yield "Address", link or "no link now", "plain" if link else "muted"
+    heard, tone = heard_words(row, view.wall)
+    yield "Heard", heard, tone
+    if trips := trend(view.rtts.of(row.node)):
+        yield "RTT", trips, "plain"
     reach = reach_words(row)
     if reach:
         yield "Reach", reach, "plain" if row.reach == "both" else "warn"
@@ -52,6 +65,31 @@ def member_facts(row: PeerRow, view: NodeView) -> Iterator[Fact]:
     yield "Id", one_line(row.node, 64), "muted"
 
 
+def heard_words(row: PeerRow, wall: float) -> tuple[str, Tone]:
+    """When the member was last heard of, and through whom."""
+    ago = f"{duration(wall - row.since)} ago" if wall > row.since > 0 else "not since this node started"
+    if row.status == "alive":
+        if row.path:
+            return "just now: it answers a ping every 2 s", "plain"
+        through = one_line(row.seen_through, 64)
+        return f"just now, through {through}" if through else "just now, through others", "plain"
+    if row.status == "suspect":
+        return f"it has not answered for {duration(max(wall - row.since, 0.0))}; others are asked", "warn"
+    return ago, "muted"
+
+
+def lent_words(row: PeerRow) -> tuple[str, Tone]:
+    """What it computes for others."""
+    if row.lending_paused:
+        return "nothing: its owner paused lending", "warn"
+    if row.role == "client":
+        return "nothing: it is a client", "muted"
+    if not row.memory_lent:
+        return "no memory for stages", "muted"
+    pace = f", {size(row.weights_per_second)}/s of weights" if row.weights_per_second else ""
+    return f"{size(row.memory_lent)} for stages of others' models{pace}", "plain"
+
+
 def own_facts(view: NodeView) -> Iterator[Fact]:
     """The same of this node."""
     snapshot = view.snapshot
@@ -68,13 +106,19 @@ def own_facts(view: NodeView) -> Iterator[Fact]:
     yield "Id", one_line(snapshot.node, 64), "muted"
 
 
-def fact_lines(facts: Iterable[Fact], width: int) -> tuple[Line, ...]:
-    """FACT_ROWS lines: facts in two columns, or where there is no room what the row itself does not say."""
+def fact_lines(facts: Iterable[Fact], width: int, *, beside_rows: bool = True) -> tuple[Line, ...]:
+    """FACT_ROWS lines: facts in two columns, or where there is no room what the row itself does not say.
+
+    Where there are no rows, only a drawing (not `beside_rows`), what is not as it should be comes first.
+    """
     shown = [
-        (label, words.partition(":")[0] if label == "Reach" else words, tone) for label, words, tone in facts
+        (label, words.partition(":")[0] if label == "Reach" and beside_rows else words, tone)
+        for label, words, tone in facts
     ]
+    if not beside_rows:
+        shown.sort(key=lambda fact: fact[2] not in ("warn", "bad"))
     if width < _SIDE_BY_SIDE:
-        lines = [_fact(fact, width) for fact in shown if fact[0] not in _IN_THE_ROW]
+        lines = [_fact(fact, width) for fact in shown if not beside_rows or fact[0] not in _IN_THE_ROW]
     else:
         half = (width - 2) // 2
         lines = []
@@ -93,7 +137,9 @@ def _fact(fact: Fact, width: int) -> Line:
 
 def member_page(row: PeerRow, view: NodeView, width: int) -> tuple[Line, ...]:
     """Everything of a member, for a dialog that scrolls."""
-    state = PEER_STATES[row.status]
+    mesh = view.snapshot.mesh if view.snapshot else None
+    blocked = mesh is not None and row.node in mesh.blocked
+    state = BLOCKED if blocked else PEER_STATES[row.status]
     since = f"  for {duration(view.wall - row.since)}" if view.wall > row.since > 0 else ""
     rtt = rtt_words(row)
     lines: list[Line] = [
@@ -104,6 +150,8 @@ def member_page(row: PeerRow, view: NodeView, width: int) -> tuple[Line, ...]:
     if row.memory_total:
         free = f"{sizes(row.memory_free, row.memory_total)} free"
         lines.append(line(muted("Memory".ljust(_LABEL)), free))
+    words, tone = lent_words(row)
+    lines.append(_wrapped_fact(("Lends", words, tone)))
     node = one_line(row.node, 64)
     lines += [_wrapped_fact(("Id", node[:32], "muted")), _wrapped_fact(("", node[32:], "muted"))]
     said = [one_line(address, 60) for address in row.addresses[:_LISTED]]

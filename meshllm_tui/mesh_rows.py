@@ -7,9 +7,11 @@ from meshllm_core.state.mesh_events import PeerModel, PeerRow
 from meshllm_core.state.snapshot import MeshView, NodeSnapshot
 from meshllm_tui.cleaning import cells, fit, one_line
 from meshllm_tui.mesh_words import (
+    BLOCKED,
     BOTH_WAYS,
     OWN_STATE,
     PEER_STATES,
+    best_speed,
     member_name,
     own_reach,
     reach_words,
@@ -18,14 +20,20 @@ from meshllm_tui.mesh_words import (
     skew_words,
     version_words,
 )
-from meshllm_tui.present import Line, NodeView, Span, Tone, line, muted, waiting_lines
-from meshllm_tui.units import UNKNOWN, duration, sizes
+from meshllm_tui.present import Line, NodeView, Span, Tone, endpoint, line, muted, waiting_lines
+from meshllm_tui.rtt_history import BARS
+from meshllm_tui.units import UNKNOWN, duration, number, sizes
 
 TABLE_WIDTH = 96
 """Cells from which a member is one line of a table; below, it is two lines."""
+TREND_WIDTH = 124
+"""Cells from which the table has the latest round trips as bars."""
 OWN = "self"
 """Key of this node's own row."""
-_NAME, _STATE, _ROLE, _RTT, _PATH, _MEMORY = 22, 13, 8, 16, 6, 18
+_NAME, _STATE, _ROLE, _RTT, _PATH, _SPEED, _MEMORY = 20, 13, 8, 16, 6, 7, 18
+_TREND = BARS + 2
+_LEAST = 8
+"""Cells that models have at least, beside figures."""
 _MODELS_NAMED = 12
 _SORTED = {"alive": 0, "suspect": 0, "down": 1, "left": 2}
 _MINUTE = 60
@@ -40,6 +48,8 @@ class Columns:
     role: str
     rtt: str
     path: str
+    trend: str
+    speed: str
     memory: str
     models: str
     notes: tuple[tuple[str, Tone], ...] = ()
@@ -49,16 +59,37 @@ def empty_mesh(view: NodeView) -> tuple[Line, ...]:
     """What the pane says of a node by itself."""
     if view.snapshot is None:
         return waiting_lines(view)
+    snapshot = view.snapshot
+    ready = [one_line(model.id, 60) for model in snapshot.models if model.status == "ready"]
+    model = Span(ready[0], "strong") if ready else Span("no model is loaded yet")
     keys = (Span("v", "accent"), muted(" to invite a machine, "), Span("J", "accent"), muted(" to join one."))
-    return (line("This node is by itself. ", muted("Press "), *keys),)
+    return (
+        line("This node is by itself. ", muted("Press "), *keys),
+        line(""),
+        line(Span("What you have", "strong")),
+        _step("e", "copies", Span(endpoint(snapshot), "strong"), muted(": what chat apps are told")),
+        _step("7", "chats with", model) if ready else _step("l", "loads a model:", model),
+        line(""),
+        line(Span("How a second machine comes in", "strong")),
+        _step("v", "makes an invite here, as text and as QR code"),
+        _step("", "there: ", Span("meshllm join TOKEN", "strong"), muted(", or a picture of the code")),
+        _step("", "both then answer at one address, and share models too large for one"),
+    )
+
+
+def _step(key: str, text: str, *more: Span) -> Line:
+    """A key and what it does."""
+    return line("  ", Span(key.ljust(3), "accent"), muted(f"{text.rstrip()} " if more else text), *more)
 
 
 def header(width: int) -> Line:
     """The names of the columns; empty where there is no table."""
     if width < TABLE_WIDTH:
         return ()
-    names = ("Member", _NAME), ("State", _STATE), ("Role", _ROLE), ("RTT", _RTT), ("Path", _PATH)
-    text = "".join(_pad(name, size) for name, size in (*names, ("Memory free", _MEMORY)))
+    names = [("Member", _NAME), ("State", _STATE), ("Role", _ROLE), ("RTT", _RTT)]
+    names += [("Trend", _TREND)] if width >= TREND_WIDTH else []
+    names += [("Path", _PATH), ("tok/s", _SPEED), ("Memory free", _MEMORY)]
+    text = "".join(_pad(name, size) for name, size in names)
     return line(muted(text + "Models"))
 
 
@@ -83,15 +114,17 @@ class MemberRows:
         assert snapshot.mesh is not None
         names = Counter(row.name for row in snapshot.peers)
         names[snapshot.name] += 1
+        blocked = frozenset(snapshot.mesh.blocked)
         fresh: dict[str, tuple[PeerRow, tuple[object, ...], tuple[Line, ...]]] = {}
         for row in sorted_peers(snapshot):
             gone = int(view.wall // _MINUTE) if row.status in ("down", "left") else 0
-            context = (width, names[row.name] > 1, snapshot.version, gone)
+            barred = row.node in blocked
+            context = (width, names[row.name] > 1, snapshot.version, gone, barred)
             known = self._made.get(row.node)
             if known is not None and known[0] is row and known[1] == context:
                 fresh[row.node] = known
             else:
-                columns = _peer_columns(row, names[row.name] > 1, snapshot.version, view.wall)
+                columns = _peer_columns(row, view, snapshot.version, twin=names[row.name] > 1, blocked=barred)
                 fresh[row.node] = (row, context, _laid_out(columns, width))
         self._made = fresh
         own = _laid_out(_own_columns(snapshot, snapshot.mesh, names[snapshot.name] > 1), width)
@@ -102,29 +135,40 @@ def _own_columns(snapshot: NodeSnapshot, mesh: MeshView, twin: bool) -> Columns:
     ready = [str(model.id) for model in snapshot.models if model.status == "ready"]
     coming = [f"{model.id} ({model.status})" for model in snapshot.models if model.status != "ready"]
     reach, tone = own_reach(mesh)
+    lending: tuple[tuple[str, Tone], ...] = ()
+    if snapshot.lending_paused:
+        lending = (("lending is paused: p resumes", "warn"),)
     return Columns(
         name=_twin_name(one_line(snapshot.name, 64), snapshot.node, twin),
         state=OWN_STATE.span,
         role=mesh.role,
         rtt=UNKNOWN,
         path=UNKNOWN,
+        trend="",
+        speed=_rate(max((model.decode_tokens_per_second for model in snapshot.models), default=0.0)),
         memory=sizes(snapshot.memory_free, snapshot.memory_total) if snapshot.memory_total else UNKNOWN,
         models=_named(ready + coming),
-        notes=((reach, tone),) if tone == "warn" else (),
+        notes=(*lending, *(((reach, tone),) if tone == "warn" else ())),
     )
 
 
-def _peer_columns(row: PeerRow, twin: bool, own_version: str, wall: float) -> Columns:
+def _rate(speed: float) -> str:
+    return number(speed) if speed > 0 else UNKNOWN
+
+
+def _peer_columns(row: PeerRow, view: NodeView, own_version: str, *, twin: bool, blocked: bool) -> Columns:
     gone = row.status in ("down", "left")
     return Columns(
         name=_twin_name(one_line(row.name, 64), row.node, twin),
-        state=PEER_STATES[row.status].span,
+        state=(BLOCKED if blocked else PEER_STATES[row.status]).span,
         role=row.role,
         rtt=rtt_words(row),
         path=row.path or UNKNOWN,
+        trend="" if gone else view.rtts.bars(row.node),
+        speed=UNKNOWN if gone else _rate(best_speed(row)),
         memory=sizes(row.memory_free, row.memory_total) if row.memory_total and not gone else UNKNOWN,
         models=UNKNOWN if gone else _named(model_words(row.models)),
-        notes=tuple(_notes(row, twin, own_version, wall)),
+        notes=tuple(_notes(row, own_version, view.wall, twin=twin, blocked=blocked)),
     )
 
 
@@ -146,9 +190,15 @@ def _named(names: list[str]) -> str:
     return f"{shown}, {more:,} more" if more > 0 else shown or "no model"
 
 
-def _notes(row: PeerRow, twin: bool, own_version: str, wall: float) -> list[tuple[str, Tone]]:
+def _notes(
+    row: PeerRow, own_version: str, wall: float, *, twin: bool, blocked: bool
+) -> list[tuple[str, Tone]]:
     """What is not as it should be, most important first."""
     notes: list[tuple[str, Tone]] = []
+    if blocked:
+        notes.append(("blocked here: b talks to it again", "bad"))
+    if row.lending_paused:
+        notes.append(("its owner paused lending", "warn"))
     if row.status == "suspect":
         notes.append(("does not answer", "warn"))
     elif row.status in ("down", "left"):
@@ -158,7 +208,7 @@ def _notes(row: PeerRow, twin: bool, own_version: str, wall: float) -> list[tupl
         else:
             notes.append((f"said goodbye{ago}", "muted"))
     reach = reach_words(row)
-    if reach and reach != BOTH_WAYS and row.status in ("alive", "suspect"):
+    if reach and reach != BOTH_WAYS and not blocked and row.status in ("alive", "suspect"):
         notes.append((reach, "warn"))
     others = (version_words(row, own_version), skew_words(row.clock_skew), one_line(row.detail, 300))
     notes += [(words, "warn") for words in others if words]
@@ -173,13 +223,19 @@ def _laid_out(columns: Columns, width: int) -> tuple[Line, ...]:
 
 
 def _table_line(columns: Columns, width: int) -> Line:
-    fixed = _NAME + _STATE + _ROLE + _RTT + _PATH + _MEMORY
+    fixed = _NAME + _STATE + _ROLE + _RTT + _PATH + _SPEED + _MEMORY
+    trend: tuple[Span, ...] = ()
+    if width >= TREND_WIDTH:
+        fixed += _TREND
+        trend = (Span(_pad(columns.trend, _TREND), "muted"),)
     return (
         Span(_pad(columns.name, _NAME), "strong"),
         Span(_pad(columns.state.text, _STATE), columns.state.tone),
         Span(_pad(columns.role, _ROLE)),
         Span(_pad(columns.rtt, _RTT)),
+        *trend,
         Span(_pad(columns.path, _PATH), "muted"),
+        Span(_pad(columns.speed, _SPEED)),
         Span(_pad(columns.memory, _MEMORY)),
         Span(fit(columns.models, max(width - fixed, 8))),
     )
@@ -187,7 +243,7 @@ def _table_line(columns: Columns, width: int) -> Line:
 
 def _card(columns: Columns, width: int) -> tuple[Line, Line]:
     """Two lines: who and how near; then what it has."""
-    link = columns.rtt if columns.path == UNKNOWN else f"{columns.rtt} {columns.path}"
+    link = columns.rtt if columns.path == UNKNOWN else f"{columns.rtt} {columns.path} {columns.trend}"
     right = _STATE + _ROLE + (_RTT if width >= 60 else 14)
     name = _pad(columns.name, max(width - right, 10))
     first = line(
@@ -196,9 +252,12 @@ def _card(columns: Columns, width: int) -> tuple[Line, Line]:
         Span(_pad(columns.role, _ROLE)),
         muted(fit(link, max(width - cells(name) - _STATE - _ROLE, 4))),
     )
-    memory = "" if columns.memory == UNKNOWN else f"  {columns.memory} free"
-    models = fit(columns.models, max(width - cells(memory) - 2, 8))
-    return first, line("  ", Span(models), muted(memory))
+    figures = [f"  {columns.speed} tok/s"] if columns.speed != UNKNOWN else []
+    figures += [f"  {columns.memory} free"] if columns.memory != UNKNOWN else []
+    while figures and cells("".join(figures)) > width - _LEAST - 2:
+        figures.pop()
+    models = fit(columns.models, max(width - cells("".join(figures)) - 2, _LEAST))
+    return first, line("  ", Span(models), muted("".join(figures)))
 
 
 def _note_lines(notes: tuple[tuple[str, Tone], ...], width: int) -> list[Line]:

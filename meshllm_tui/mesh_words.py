@@ -3,12 +3,13 @@
 A state is always a word with a glyph; see `present`.
 """
 
+from dataclasses import dataclass
 from typing import Literal
 
 from meshllm_core.state.mesh_events import PeerRow, PeerStatus, Publication
 from meshllm_core.state.snapshot import MeshView, NodeSnapshot
 from meshllm_tui.cleaning import fit, one_line
-from meshllm_tui.present import Line, Span, State, line, muted
+from meshllm_tui.present import Line, Span, State, Tone, line, muted
 from meshllm_tui.units import UNKNOWN, duration
 
 SKEW_SECONDS = 5.0
@@ -23,6 +24,7 @@ PEER_STATES: dict[PeerStatus, State] = {
     "down": State("✗", "down", "bad"),
     "left": State("○", "left", "muted"),
 }
+BLOCKED = State("⊘", "blocked", "bad")
 OWN_STATE = State("◆", "this node", "accent")
 PUBLICATIONS: dict[Publication, State] = {
     "private": State("◇", "private", "muted"),
@@ -65,6 +67,36 @@ def rtt_words(row: PeerRow) -> str:
         return UNKNOWN
     shown = f"{row.rtt_ms:.1f} ms" if row.rtt_ms < 10 else f"{min(row.rtt_ms, 999_999):,.0f} ms"
     return shown if row.rtt_source == "direct" else f"{shown} reported"
+
+
+@dataclass(frozen=True)
+class LinkTag:
+    """A link in a word or two."""
+
+    words: str
+    tone: Tone
+    linked: bool
+
+
+def link_tag(row: PeerRow, *, blocked: bool = False) -> LinkTag:
+    """How near a member is and by which way: `1.2 ms tls`; what there is in place of a link."""
+    if blocked:
+        return LinkTag("blocked", "bad", False)
+    if row.status in ("down", "left"):
+        return LinkTag("gone" if row.status == "down" else "left", "muted", False)
+    if row.status == "suspect":
+        return LinkTag("silent", "warn", bool(row.path))
+    rtt = "" if row.rtt_source == "unknown" else rtt_words(row).removesuffix(" reported")
+    if not row.path:
+        return LinkTag(f"{rtt} no link".strip(), "warn", False)
+    return LinkTag(f"{rtt} {row.path}".strip(), "plain", True)
+
+
+def best_speed(row: PeerRow) -> float:
+    """Tokens per second of the member's fastest model, as it measured; 0: not known."""
+    return max(
+        (model.decode_tokens_per_second for model in row.models if model.status == "ready"), default=0.0
+    )
 
 
 def reach_words(row: PeerRow) -> str:

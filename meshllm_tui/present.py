@@ -5,12 +5,13 @@ network passes through `cleaning`.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from meshllm_core.state.events import NoticeLevel
 from meshllm_core.state.snapshot import ModelStatus, NodeSnapshot, NodeState, Notice
 from meshllm_tui.cleaning import clean, one_line
+from meshllm_tui.rtt_history import RttHistory
 from meshllm_tui.units import duration
 
 Tone = Literal["plain", "muted", "ok", "warn", "bad", "accent", "strong"]
@@ -81,6 +82,8 @@ class NodeView:
     """Notices of the dashboard itself."""
     wall: float = 0.0
     """Now, seconds since the epoch."""
+    rtts: RttHistory = field(default_factory=RttHistory, compare=False)
+    """Of the members, as far as they were watched."""
 
 
 def line(*parts: Span | str) -> Line:
@@ -128,6 +131,8 @@ def status_line(view: NodeView, mesh: Line = ()) -> Line:
     shown = NODE_STATES[view.snapshot.node_state]
     parts = [name, Span("  "), Span(one_line(view.snapshot.name, 40) or "this node"), Span("  ")]
     parts.append(shown.span if view.link == "live" else link_words(view)[0])
+    if view.snapshot.lending_paused:
+        parts += [Span("  "), Span("‖ lending paused", "warn")]
     if mesh:
         parts += [Span("  "), *mesh]
     if view.snapshot.api_url:

@@ -14,6 +14,7 @@ from meshllm_core.state.snapshot import NodeSnapshot, Notice
 from meshllm_tui.cleaning import clean
 from meshllm_tui.conversation import ChatClient
 from meshllm_tui.present import Link, NodeView
+from meshllm_tui.rtt_history import RttHistory
 
 T = TypeVar("T")
 
@@ -67,6 +68,7 @@ class Session:
         self._wall = wall
         self._heard = clock()
         self._trouble = ""
+        self._rtts = RttHistory()
         self._local: deque[Notice] = deque(maxlen=LOCAL_NOTICES_KEPT)
 
     @property
@@ -77,7 +79,10 @@ class Session:
         return self._client
 
     def view(self) -> NodeView:
-        """Everything the panes are drawn from, now."""
+        """Everything the panes are drawn from, now; round trips are noted as they are looked at."""
+        wall = self._wall()
+        if self.snapshot is not None and self.link == "live":
+            self._rtts.take(self.snapshot, wall)
         return NodeView(
             snapshot=self.snapshot,
             link=self.link,
@@ -85,7 +90,8 @@ class Session:
             trouble=self._trouble,
             started_by_us=self._started_by_us,
             local=tuple(self._local),
-            wall=self._wall(),
+            wall=wall,
+            rtts=self._rtts,
         )
 
     async def act(self, name: str, /, **arguments: Any) -> Mapping[str, Any]:

@@ -18,6 +18,15 @@ ACTIONS = (
     Action(ANYWHERE, "join", "J", "J", "Join", "Join a mesh with an invite.", footer="mesh"),
     Action(
         ANYWHERE,
+        "lending",
+        "p",
+        "p",
+        "Lending",
+        "Pause lending: nothing new is computed for others until it is pressed again.",
+        footer="mesh",
+    ),
+    Action(
+        ANYWHERE,
         "copy_endpoint",
         "e",
         "e",

@@ -11,9 +11,34 @@ PLACES = (
 
 ACTIONS = (
     Action("mesh", "details", "enter", "Enter", "More", "Show all that is known of the chosen member."),
-    Action("mesh", "revoke", "x", "x", "Revoke", "Revoke the chosen member; lists who goes, and asks first."),
-    Action("mesh", "forget", "d,delete", "d, Del", "Forget", "Stop listing the chosen member that is gone."),
-    Action("mesh", "public", "P", "P", "Public", "List the mesh publicly, or take it back; asks first."),
+    Action("mesh", "table", "t", "t", "Table", "Show the members as a table, or as a drawing.", footer=False),
+    Action(
+        "mesh",
+        "revoke",
+        "x",
+        "x",
+        "Revoke",
+        "Remove the chosen member from the mesh; lists who goes with it, and asks first.",
+    ),
+    Action("mesh", "block", "b", "b", "Block", "Do not talk to the chosen member, or talk to it again."),
+    Action(
+        "mesh",
+        "forget",
+        "d,delete",
+        "d, Del",
+        "Forget",
+        "Stop listing the chosen member that is gone.",
+        footer=False,
+    ),
+    Action(
+        "mesh",
+        "public",
+        "P",
+        "P",
+        "Public",
+        "List the mesh publicly, or take it back; says first what that shows.",
+        footer=False,
+    ),
     Action("mesh", "leave_mesh", "L", "L", "Leave mesh", "Leave the mesh; asks first.", footer=False),
     Action("mesh", "copy", "y", "y", "Copy", "Copy the chosen member's id.", footer=False),
     Action("node", "copy", "y", "y", "Copy", "Copy what the node pane says."),
@@ -30,6 +55,7 @@ ACTIONS = (
 
 EXTRA_HELP = (
     ("mesh", "↑ ↓ j k", "Choose a member; Home, End, Page Up and Page Down too."),
+    ("mesh", "← →", "In the drawing: go to this node, or to the other side."),
     ("models", "↑ ↓ j k", "Choose a row; Home, End, Page Up and Page Down too."),
     ("log", "↑ ↓ j k", "Choose a line; Home, End, Page Up and Page Down too."),
 )

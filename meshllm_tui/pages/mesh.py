@@ -39,7 +39,8 @@ class MeshPage(Page):
         """Two columns where there is room, else the pane with the keyboard."""
         columns, rows = self.app.size
         active = self.active
-        narrow = columns < MEDIUM
+        # A mesh needs width more than company.
+        narrow = columns < MEDIUM or (columns < WIDE and active == "mesh")
         low = columns < WIDE and rows < TALL
         shown = {name: not narrow or name == active for name in self.PANES}
         if low and not narrow:

@@ -60,6 +60,16 @@ class MeshDesk:
         if result == "mesh":
             self._app.go("mesh", "mesh")
 
+    def lending(self) -> None:
+        """Pause lending, or lend again."""
+        snapshot = self._session.snapshot
+        paused = snapshot is not None and snapshot.lending_paused
+        if paused:
+            done = "This machine lends again."
+        else:
+            done = "Lending is paused until p or a restart; what runs for others is let run."
+        self._app.act("lending", done, on=paused)
+
     def do(self, what: str, row: PeerRow | None) -> None:
         """Something that the mesh pane asks for."""
         snapshot = self._session.snapshot
@@ -76,6 +86,8 @@ class MeshDesk:
             self._app.run_asking("revoke", self._revoke(row))
         elif row is not None and what == "forget":
             self._forget(row)
+        elif row is not None and what == "block":
+            self._block(row, mesh)
 
     def _ask(self, question: str, text: str, yes: str, then: Callable[[], None]) -> None:
         answers = (("cancel", "Cancel"), ("yes", yes))
@@ -112,6 +124,19 @@ class MeshDesk:
         done = f"Revoked {name}" + (f" and {len(others)} that it let in." if others else ".")
         then = partial(self._app.act, "revoke", done, target=row.node, confirm=True)
         self._ask(f"Revoke {name}?", text, "Revoke", then)
+
+    def _block(self, row: PeerRow, mesh: MeshView) -> None:
+        name = fit(name_of(row), 40)
+        if row.node in mesh.blocked:
+            self._app.act("unblock", f"{name} is no longer blocked.", node=row.node)
+            return
+        text = (
+            "This node neither links nor routes to it, whatever it asks, also after a restart. What one "
+            "computes for the other now ends. It stays a member for the others: Revoke shuts it out of the "
+            "mesh. b takes the block back."
+        )
+        then = partial(self._app.act, "block", f"{name} is blocked here.", node=row.node)
+        self._ask(f"Block {name}?", text, "Block", then)
 
     def _forget(self, row: PeerRow) -> None:
         name = fit(name_of(row), 40)

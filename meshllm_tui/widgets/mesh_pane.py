@@ -13,14 +13,18 @@ from textual.widgets import OptionList, Static
 from meshllm_core.state.mesh_events import PeerRow
 from meshllm_tui.keys import bindings_of
 from meshllm_tui.member_facts import fact_lines, member_facts, own_facts
+from meshllm_tui.mesh_drawing import is_drawable
 from meshllm_tui.mesh_rows import OWN, MemberRows, empty_mesh, header
 from meshllm_tui.mesh_words import mesh_name
 from meshllm_tui.present import Line, NodeView
 from meshllm_tui.units import count
+from meshllm_tui.widgets.mesh_map import MeshMap
 from meshllm_tui.widgets.pane import RowList
 from meshllm_tui.widgets.styled import content
 
-_ON_A_MEMBER = ("details", "revoke", "forget")
+_FACTS_HEIGHT = 6
+"""Lines that the facts take below the members while the pane has the keyboard; kept free in any case."""
+_ON_A_MEMBER = ("details", "revoke", "block", "forget")
 
 
 class MemberList(RowList):
@@ -51,7 +55,7 @@ class MeshPane(Vertical):
         def __init__(self, what: str, row: PeerRow | None = None) -> None:
             super().__init__()
             self.what = what
-            """details, revoke, forget, public or leave."""
+            """details, revoke, block, forget, public or leave_mesh."""
             self.row = row
 
     def __init__(self) -> None:
@@ -63,13 +67,22 @@ class MeshPane(Vertical):
         self._open = False
         self._drawn: tuple[object, ...] = ()
         """What the rows were made of; ages in them are minutes."""
+        self._wanted = ""
+        """The row to choose once there are rows."""
+        self._table = False
+        """A person asked for the table where the drawing would fit."""
         self.border_title = Content("Mesh")
 
     def compose(self) -> ComposeResult:
         """Names of the columns, rows, facts."""
         yield Static(id="mesh-header", markup=False)
         yield MemberList()
+        yield MeshMap()
         yield Static(id="mesh-facts", markup=False)
+
+    @property
+    def _map(self) -> MeshMap:
+        return self.query_one(MeshMap)
 
     @property
     def _list(self) -> MemberList:
@@ -80,20 +93,43 @@ class MeshPane(Vertical):
         self._view = view
         # The pane itself may not be laid out yet; the rows' own padding, and room for the scroll bar.
         width = max(self.content_region.width - 3, 20)
-        drawn = (view.snapshot, view.link, int(view.wall // 60), width)
+        height = self.content_region.height - _FACTS_HEIGHT
+        drawn = (view.snapshot, view.link, int(view.wall // 60), width, height, self._table, view.rtts.taken)
         if not self.display or (view.snapshot is not None and _same(drawn, self._drawn)):
             return
         self._drawn = drawn
         snapshot = view.snapshot
+        as_map = not self._table and is_drawable(width, height) and bool(snapshot and snapshot.mesh)
+        self._swap(as_map=as_map)
         if snapshot is None or snapshot.mesh is None:
             self._head((), "Mesh")
             self._list.show_note(empty_mesh(view))
+        elif as_map:
+            self._head((), f"Mesh {mesh_name(snapshot.mesh)}", len(snapshot.peers) + 1)
+            self._map.draw(snapshot, width, height, view.rtts.bars)
+            self.refresh_bindings()
         else:
             self._head(header(width), f"Mesh {mesh_name(snapshot.mesh)}", len(snapshot.peers) + 1)
             keys, rows = self._made.rows(view, width)
             if self._list.show_rows(keys, rows):
                 self.refresh_bindings()
+            if self._wanted in keys:
+                self._list.highlighted = keys.index(self._wanted)
+            self._wanted = ""
         self._show_facts()
+
+    def _swap(self, *, as_map: bool) -> None:
+        """Table or drawing: the same member stays chosen, and the keyboard stays in the pane."""
+        if self._map.display == as_map:
+            return
+        chosen, had_keys = self.chosen_key, self.has_focus_within
+        self._map.display, self._list.display = as_map, not as_map
+        if as_map and chosen is not None:
+            self._map.chosen = chosen
+        elif chosen is not None:
+            self._wanted = chosen
+        if had_keys:
+            self.call_after_refresh(self.focus_main)
 
     def _head(self, names: Line, title: str, members: int = 0) -> None:
         words = Content(title)
@@ -113,9 +149,9 @@ class MeshPane(Vertical):
         row = self.chosen_member
         facts: tuple[Line, ...] = ()
         if row is not None:
-            facts = fact_lines(member_facts(row, self._view), width)
-        elif self._list.chosen == OWN:
-            facts = fact_lines(own_facts(self._view), width)
+            facts = fact_lines(member_facts(row, self._view), width, beside_rows=not self._map.display)
+        elif self.chosen_key == OWN:
+            facts = fact_lines(own_facts(self._view), width, beside_rows=not self._map.display)
         below = self.query_one("#mesh-facts", Static)
         if facts != self._facts:
             self._facts = facts
@@ -133,9 +169,14 @@ class MeshPane(Vertical):
         self._show_facts()
 
     @property
+    def chosen_key(self) -> str | None:
+        """Id of the highlighted member, OWN for this node; None when there is none."""
+        return self._map.chosen if self._map.display else self._list.chosen
+
+    @property
     def chosen_member(self) -> PeerRow | None:
         """The highlighted member; None for this node itself."""
-        chosen, snapshot = self._list.chosen, self._view.snapshot
+        chosen, snapshot = self.chosen_key, self._view.snapshot
         if chosen is None or snapshot is None:
             return None
         return next((row for row in snapshot.peers if row.node == chosen), None)
@@ -150,7 +191,18 @@ class MeshPane(Vertical):
 
     def focus_main(self) -> None:
         """Give the keyboard to the members."""
-        self._list.focus()
+        (self._map if self._map.display else self._list).focus()
+
+    def on_mesh_map_moved(self, event: MeshMap.Moved) -> None:
+        """Another member, other facts and other keys."""
+        event.stop()
+        self._show_facts()
+        self.refresh_bindings()
+
+    def on_mesh_map_opened(self, event: MeshMap.Opened) -> None:
+        """Enter or a click on a chosen member shows all of it."""
+        event.stop()
+        self.action_details()
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
         """Another member, other facts and other keys."""
@@ -167,7 +219,7 @@ class MeshPane(Vertical):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Most need a mesh, some a member, forgetting one that is gone."""
         snapshot = self._view.snapshot
-        if action in ("public", "leave_mesh"):
+        if action in ("public", "leave_mesh", "table"):
             return snapshot is not None and snapshot.mesh is not None
         if action in _ON_A_MEMBER:
             row = self.chosen_member
@@ -181,6 +233,18 @@ class MeshPane(Vertical):
     def action_details(self) -> None:
         """Show all that is known of the chosen member."""
         self._want("details")
+
+    def action_table(self) -> None:
+        """Show the table, or the drawing where it fits."""
+        self._table = not self._table
+        self._drawn = ()
+        self.show(self._view)
+        if self._table is False and not self._map.display:
+            self.notify("The drawing needs a larger window.", markup=False)
+
+    def action_block(self) -> None:
+        """Do not talk to the chosen member, or talk to it again."""
+        self._want("block")
 
     def action_revoke(self) -> None:
         """Revoke the chosen member."""

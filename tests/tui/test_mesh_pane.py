@@ -1,19 +1,24 @@
 """The mesh on the home screen: keys, questions, a large mesh, hostile words."""
 
 import time
+from functools import partial
 
 import msgspec
 import pytest
 from textual.widgets import Input
 
-from meshllm_core.errors import NotPermitted
+from meshllm_core.errors import NodeError, NotPermitted
 from meshllm_core.state import mesh_events as mesh
+from meshllm_tui import mesh_rows
+from meshllm_tui.actions.registry import actions_of
 from meshllm_tui.cleaning import cells
+from meshllm_tui.pages.mesh import MeshPage
+from meshllm_tui.present import NodeView
 from meshllm_tui.screens.ask import AskScreen
-from meshllm_tui.screens.home import HomeScreen
 from meshllm_tui.screens.member import MemberScreen
 from meshllm_tui.screens.public import PublicScreen
-from meshllm_tui.widgets.mesh_pane import MeshPane
+from meshllm_tui.widgets.mesh_map import MeshMap
+from meshllm_tui.widgets.mesh_pane import MemberList, MeshPane
 from tests.tui.conftest import Screen, dashboard
 from tests.tui.mesh_samples import OWN, founded, joined, many, meshed, model, node_id, peer
 from tests.tui.samples import START, ScriptedClient, bare
@@ -25,14 +30,19 @@ def node_of(*rows: mesh.PeerRow) -> ScriptedClient:
     return ScriptedClient(state=meshed(*rows))
 
 
+def shows(screen: Screen, words: str) -> bool:
+    return words in screen.text
+
+
 def pane(screen: Screen) -> MeshPane:
     return screen.app.home.query_one(MeshPane)
 
 
-async def test_a_node_by_itself_takes_one_line() -> None:
+async def test_a_node_by_itself_says_what_it_has_and_how_a_second_comes_in() -> None:
     async with dashboard(ScriptedClient(state=bare())) as screen:
         assert "This node is by itself. Press v to invite a machine, J to join one." in screen.text
-        assert pane(screen).outer_size.height == 3
+        for words in ("e  copies http://127.0.0.1:9337/v1", "l  loads a model", "meshllm join TOKEN"):
+            assert words in screen.text
         for event in founded():
             screen.client.happen(event)
         for event in joined(peer("attic")):
@@ -47,39 +57,154 @@ async def test_a_node_by_itself_takes_one_line() -> None:
 @pytest.mark.parametrize("size", [(120, 40), (120, 30), (80, 24), (60, 20)])
 async def test_members_and_their_facts_at_any_size(size: tuple[int, int]) -> None:
     async with dashboard(node_of(), size=size) as screen:
-        await screen.press("5", "j", "j")
+        await screen.to("mesh")
+        await screen.press("j", "j")
         assert "outgoing only: it reaches others, nobody reaches it" in screen.text
         assert "192.168.1.30:9440 by QUIC" in screen.text
         assert "v Invite" in screen.text
         for line in screen.text.splitlines():
             assert cells(line) <= size[0]
-        await screen.press("1")
+        await screen.to("models")
         assert "192.168.1.30:9440 by QUIC" not in screen.text
 
 
-async def test_the_pane_leaves_room_and_takes_it_with_the_keyboard() -> None:
-    async with dashboard(node_of(*many(60))) as screen:
-        assert pane(screen).outer_size.height <= 12
-        await screen.press("5")
-        await screen.until(lambda: pane(screen).outer_size.height == 24)
-        await screen.press("2")
-        await screen.until(lambda: pane(screen).outer_size.height <= 12)
+async def test_a_drawing_where_it_fits_a_table_where_it_does_not_or_is_asked_for() -> None:
+    async with dashboard(node_of()) as screen:
+        assert "┤ ● attic" in screen.text
+        assert "1.2 ms tls" in screen.text
+        await screen.to("mesh")
+        await screen.press("j", "t")
+        assert "┤ ● attic" not in screen.text
+        assert "● alive" in screen.text
+        await screen.until(lambda: pane(screen).query_one(MemberList).has_focus)
+        chosen = pane(screen).chosen_member
+        assert chosen is not None
+        assert chosen.name == "attic"
+        await screen.press("j", "t")
+        await screen.until(lambda: pane(screen).query_one(MeshMap).has_focus)
+        assert "┠ ● cellar" in screen.text or "┨ ● cellar" in screen.text
+        await screen.pilot.resize_terminal(62, 24)
+        await screen.until(lambda: "◆ this node" in screen.text)
+        again = pane(screen).chosen_member
+        assert again is not None
+        assert again.name == "cellar"
+        await screen.press("t", "t")
+        assert "The drawing needs a larger window." in screen.toasts
+
+
+async def test_boxes_can_be_clicked() -> None:
+    async with dashboard(node_of()) as screen:
+        drawing = pane(screen).query_one(MeshMap)
+        row = screen.text.splitlines().index(next(x for x in screen.text.splitlines() if "● cellar" in x))
+        column = screen.text.splitlines()[row].index("● cellar")
+        await screen.pilot.click(offset=(column, row))
+        await screen.pilot.pause()
+        assert drawing.chosen == node_id("cellar")
+        await screen.pilot.click(offset=(column, row))
+        await screen.until(lambda: isinstance(screen.app.screen, MemberScreen))
+        await screen.press("escape", "left")
+        assert drawing.chosen == mesh_rows.OWN
+        await screen.press("right", "home", "end")
+        assert drawing.chosen == node_id("laptop")
+        await screen.press("up", "up")
+        assert drawing.chosen == node_id("garage")
+
+
+async def test_nothing_moves_when_round_trips_change() -> None:
+    async with dashboard(node_of()) as screen:
+        before = [line.index("● attic") for line in screen.text.splitlines() if "● attic" in line]
+        places = screen.text.splitlines()
+        screen.client.happen(mesh.PeerUpdated(at=START + 99, peer=peer("attic", rtt_ms=440.0)))
+        await screen.until(lambda: "440 ms tls" in screen.text)
+        after = [line.index("● attic") for line in screen.text.splitlines() if "● attic" in line]
+        assert before == after
+        changed = [one for one, other in zip(places, screen.text.splitlines(), strict=True) if one != other]
+        assert len(changed) == 1
+
+
+async def test_pausing_lending_is_one_key_on_any_page() -> None:
+    client = node_of()
+    client.effects["lending"] = [mesh.LendingChanged(at=START + 99, paused=True)]
+    async with dashboard(client) as screen:
+        await screen.press("p")
+        await screen.until(lambda: "‖ lending paused" in screen.text.splitlines()[0])
+        assert client.acted == [("lending", {"on": False})]
+        client.effects["lending"] = [mesh.LendingChanged(at=START + 99, paused=False)]
+        await screen.press("7", "escape", "p")
+        await screen.until(lambda: "‖ lending paused" not in screen.text.splitlines()[0])
+        assert client.acted[-1] == ("lending", {"on": True})
+        await screen.until(lambda: "This machine lends again." in screen.toasts)
+
+
+async def test_a_refused_pause_is_told() -> None:
+    client = node_of()
+    client.refusal = NodeError("This node is a client: it computes nothing for others anyway.")
+    async with dashboard(client) as screen:
+        await screen.press("p")
+        await screen.until(lambda: any("is a client" in toast for toast in screen.toasts))
+
+
+async def test_blocking_asks_first_and_unblocking_does_not() -> None:
+    client = node_of()
+    client.effects["block"] = [mesh.BlocksChanged(at=START + 99, nodes=(node_id("attic"),))]
+    async with dashboard(client) as screen:
+        await screen.to("mesh")
+        await screen.press("b")
+        assert isinstance(screen.app.screen, MeshPage), "this node cannot be blocked"
+        await screen.press("j", "b")
+        assert "Block attic?" in screen.text
+        await screen.press("enter")
+        assert client.acted == []
+        await screen.press("b", "right", "enter")
+        await screen.until(lambda: "⊘ attic" in screen.text)
+        assert client.acted == [("block", {"node": node_id("attic")})]
+        await screen.press("t")
+        await screen.until(lambda: "blocked here: b talks to it again" in screen.text)
+        await screen.press("b")
+        await screen.until(lambda: len(client.acted) == 2)
+        assert client.acted[-1] == ("unblock", {"node": node_id("attic")})
+
+
+async def test_every_action_of_the_pane_works_from_the_palette() -> None:
+    client = node_of()
+    client.answers["revoke"] = {"revoked": ["attic"], "done": False}
+    async with dashboard(client) as screen:
+        await screen.to("mesh")
+        await screen.press("j")
+        by_method = {action.method: action for action in actions_of("mesh")}
+        for method, words in (
+            ("block", "Block attic?"),
+            ("public", "List this mesh publicly?"),
+            ("revoke", "Revoke attic?"),
+            ("leave_mesh", "Leave the mesh home?"),
+            ("details", "Addresses it tells"),
+        ):
+            await screen.app.perform(by_method[method])
+            await screen.until(partial(shows, screen, words))
+            await screen.press("escape")
+        await screen.app.perform(by_method["copy"])
+        assert screen.copied == node_id("attic")
+        await screen.app.perform(by_method["table"])
+        await screen.until(lambda: "● alive" in screen.text)
 
 
 async def test_copying_ids() -> None:
     async with dashboard(node_of()) as screen:
-        await screen.press("5", "y")
+        await screen.to("mesh")
+        await screen.press("y")
         assert screen.copied == OWN
         await screen.press("j", "y")
         assert screen.copied == node_id("attic")
-        await screen.press("1", "c")
+        await screen.to("node")
+        await screen.press("c")
         assert screen.copied == OWN
 
 
 async def test_enter_shows_all_that_is_known_and_follows_it() -> None:
     async with dashboard(node_of()) as screen:
-        await screen.press("5", "enter")
-        assert isinstance(screen.app.screen, HomeScreen), "this node's facts are all in the pane"
+        await screen.to("mesh")
+        await screen.press("enter")
+        assert isinstance(screen.app.screen, MeshPage), "this node's facts are all in the pane"
         await screen.press("j", "j", "enter")
         assert isinstance(screen.app.screen, MemberScreen)
         assert node_id("cellar")[32:] in screen.text
@@ -90,14 +215,15 @@ async def test_enter_shows_all_that_is_known_and_follows_it() -> None:
         screen.client.happen(mesh.PeerForgotten(at=START + 99, node=node_id("cellar")))
         await screen.until(lambda: "It is not listed any more." in screen.text)
         await screen.press("escape")
-        assert isinstance(screen.app.screen, HomeScreen)
+        assert isinstance(screen.app.screen, MeshPage)
 
 
 async def test_revoking_asks_the_node_who_goes_then_the_person() -> None:
     client = node_of()
     client.answers["revoke"] = {"revoked": ["attic", "cellar", "garage"], "done": False}
     async with dashboard(client) as screen:
-        await screen.press("5", "j", "x")
+        await screen.to("mesh")
+        await screen.press("j", "x")
         await screen.until(lambda: isinstance(screen.app.screen, AskScreen))
         await screen.pilot.pause()
         assert "they go with it: cellar, garage." in screen.text
@@ -114,18 +240,19 @@ async def test_a_revocation_that_is_not_allowed_is_told_at_once() -> None:
     client = node_of()
     client.refusal = NotPermitted("This node may not revoke attic.", hint="Ask workshop.")
     async with dashboard(client) as screen:
-        await screen.press("5", "j", "x")
+        await screen.to("mesh")
+        await screen.press("j", "x")
         await screen.until(lambda: any("may not revoke attic" in toast for toast in screen.toasts))
-        assert isinstance(screen.app.screen, HomeScreen)
+        assert isinstance(screen.app.screen, MeshPage)
 
 
 async def test_only_a_member_that_is_gone_can_be_forgotten() -> None:
     async with dashboard(node_of()) as screen:
-        await screen.press("5", "j", "d")
-        assert isinstance(screen.app.screen, HomeScreen)
-        assert "d Forget" not in screen.text
+        await screen.to("mesh")
+        await screen.press("j", "d")
+        assert isinstance(screen.app.screen, MeshPage)
+        assert not pane(screen).check_action("forget", ())
         await screen.press("end")
-        assert "d Forget" in screen.text
         await screen.press("d", "right", "enter")
         await screen.until(lambda: bool(screen.client.acted))
         assert screen.client.acted == [("forget", {"node": node_id("laptop")})]
@@ -133,25 +260,28 @@ async def test_only_a_member_that_is_gone_can_be_forgotten() -> None:
 
 async def test_leaving_the_mesh_asks_first() -> None:
     async with dashboard(node_of()) as screen:
-        await screen.press("5", "L")
+        await screen.to("mesh")
+        await screen.press("L")
         assert "Leave the mesh home?" in screen.text
         await screen.press("enter")
         assert screen.client.acted == []
         await screen.press("L", "right", "enter")
         await screen.until(lambda: screen.client.acted == [("leave", {})])
     async with dashboard(ScriptedClient(state=bare())) as screen:
-        await screen.press("5", "L", "P")
-        assert isinstance(screen.app.screen, HomeScreen)
+        await screen.to("mesh")
+        await screen.press("L", "P")
+        assert isinstance(screen.app.screen, MeshPage)
 
 
 async def test_going_public_says_what_changes_and_is_safe_by_default() -> None:
     async with dashboard(node_of(), size=(80, 24)) as screen:
-        await screen.press("5", "P")
+        await screen.to("mesh")
+        await screen.press("P")
         assert isinstance(screen.app.screen, PublicScreen)
         for words in ("Anyone on the internet can then see", "without an invite", "Invites stay secret"):
             assert words in screen.text
         await screen.press("enter")
-        assert isinstance(screen.app.screen, HomeScreen)
+        assert isinstance(screen.app.screen, MeshPage)
         await screen.press("P")
         screen.app.screen.query_one("#region", Input).value = " eu\x1b[2J "
         await screen.press("right", "enter")
@@ -164,7 +294,8 @@ async def test_going_private_again() -> None:
     async with dashboard(node_of()) as screen:
         screen.client.happen(mesh.PublicationChanged(at=START + 99, publication="public"))
         await screen.until(lambda: "◈ public" in screen.text)
-        await screen.press("5", "P", "right", "enter")
+        await screen.to("mesh")
+        await screen.press("P", "right", "enter")
         await screen.until(lambda: screen.client.acted == [("public", {"on": False})])
 
 
@@ -178,7 +309,8 @@ async def test_a_failed_listing_says_why_on_the_status_line() -> None:
 
 async def test_two_hundred_members_stay_quick() -> None:
     async with dashboard(node_of(*many(199))) as screen:
-        await screen.press("5", "j")
+        await screen.to("mesh")
+        await screen.press("j")
         spent = []
         for key in ["j", "k"] * 8:
             began = time.process_time()
@@ -186,6 +318,9 @@ async def test_two_hundred_members_stay_quick() -> None:
             await screen.pilot.pause()
             spent.append(time.process_time() - began)
         assert sorted(spent)[len(spent) // 2] < 0.05
+        assert "more members: t shows all of them as a table" in screen.text
+        await screen.press("t")
+        await screen.until(lambda: pane(screen).query_one(MemberList).has_focus)
         await screen.press("end")
         assert "machine-198" in screen.text
 
@@ -194,14 +329,14 @@ async def test_a_storm_of_news_is_a_handful_of_repaints() -> None:
     client = node_of(*many(100))
     async with dashboard(client) as screen:
         drawn = 0
-        show = screen.app.home._show
+        show = screen.app.home.show
 
-        def counted(view: object) -> None:
+        def counted(view: NodeView) -> None:
             nonlocal drawn
             drawn += 1
-            show(view)  # type: ignore[arg-type]
+            show(view)
 
-        screen.app.home._show = counted  # type: ignore[method-assign]
+        screen.app.home.show = counted  # type: ignore[method-assign]
         assert client.state is not None
         for row in client.state.peers:
             client.happen(mesh.PeerUpdated(at=START + 99, peer=msgspec.structs.replace(row, rtt_ms=777.0)))
@@ -211,7 +346,8 @@ async def test_a_storm_of_news_is_a_handful_of_repaints() -> None:
 
 async def test_the_row_with_the_keyboard_stays_when_members_come_and_go() -> None:
     async with dashboard(node_of()) as screen:
-        await screen.press("5", "j", "j")
+        await screen.to("mesh")
+        await screen.press("j", "j")
         chosen = pane(screen).chosen_member
         assert chosen is not None
         for event in joined(peer("aaa"), peer("zzz")):
@@ -241,10 +377,11 @@ async def test_hostile_words_break_nothing(size: tuple[int, int]) -> None:
     client = node_of(peer("attic"), nasty)
     client.answers["revoke"] = {"revoked": [long, "[bold]x"]}
     async with dashboard(client, size=size) as screen:
-        await screen.press("5", "end")
+        await screen.to("mesh")
+        await screen.press("end")
         for key in ("enter", "x"):
             await screen.press(key)
-            await screen.until(lambda: not isinstance(screen.app.screen, HomeScreen))
+            await screen.until(lambda: not isinstance(screen.app.screen, MeshPage))
             await screen.pilot.pause()
             check_screen(screen, size)
             await screen.press("escape")
@@ -260,18 +397,3 @@ def check_screen(screen: Screen, size: tuple[int, int]) -> None:
         assert cells(line) == size[0]
     for each in ("\x1b", "\x07", "\x00", "\u202e"):
         assert each not in screen.text
-
-
-async def test_a_model_of_another_member_can_answer_the_chat() -> None:
-    from meshllm_core.api.client import ChatDelta
-
-    client = node_of()
-    client.answer = [ChatDelta(text="hello", served_by="cellar"), ChatDelta(finish_reason="stop")]
-    async with dashboard(client) as screen:
-        await screen.press("2")
-        screen.app.home.use_model(screen.app.home.ready_models[-1].id)
-        await screen.until(lambda: "gemma-3-12b:Q4_K_M on cellar" in screen.text)
-        await screen.press("h", "i", "enter")
-        await screen.until(lambda: "● done" in screen.text)
-        assert client.asked[0][1] == "gemma-3-12b:Q4_K_M"
-        assert "by cellar" in screen.text

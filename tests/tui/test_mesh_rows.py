@@ -19,7 +19,7 @@ from meshllm_tui.node_rows import mesh_facts, routed_facts
 from meshllm_tui.present import NodeView, plain, status_line
 from tests.tui.mesh_samples import OWN as OWN_ID
 from tests.tui.mesh_samples import joined, many, meshed, model, node_id, peer
-from tests.tui.samples import START, bare, fold
+from tests.tui.samples import START, bare, fold, serving
 
 NOW = START + 200.0
 
@@ -45,6 +45,7 @@ def test_a_member_in_the_table() -> None:
         "host",
         "1.2 ms",
         "tls",
+        "41.2",
         "21.0 of 32.0 GiB",
         "Qwen3-4B-Instruct:Q4_K_M",
     ]
@@ -54,6 +55,7 @@ def test_a_member_in_the_table() -> None:
         "Role",
         "RTT",
         "Path",
+        "tok/s",
         "Memory",
         "free",
         "Models",
@@ -63,7 +65,7 @@ def test_a_member_in_the_table() -> None:
 def test_a_member_on_two_lines() -> None:
     lines = row_of(72).splitlines()
     assert re.split(r"\s{2,}", lines[0]) == ["attic", "● alive", "host", "1.2 ms tls"]
-    assert lines[1].strip() == "Qwen3-4B-Instruct:Q4_K_M  21.0 of 32.0 GiB free"
+    assert lines[1].strip() == "Qwen3-4B-Instruct:Q4_K_M  41.2 tok/s  21.0 of 32.0 GiB free"
     assert header(72) == ()
 
 
@@ -113,6 +115,53 @@ def test_models_that_answer_come_first() -> None:
     assert row_of(models=models).endswith("fast, slow (loading)")
 
 
+def test_paused_and_blocked_members_are_said_to_be_so() -> None:
+    assert "└ its owner paused lending" in row_of(lending_paused=True)
+    snapshot = meshed(peer("attic"))
+    assert snapshot.mesh is not None
+    blocked = msgspec.structs.replace(snapshot.mesh, blocked=(node_id("attic"),))
+    rows, view = MemberRows(), live(snapshot)
+    before = plain(rows.rows(view, 116)[1][1])
+    after = plain(rows.rows(live(msgspec.structs.replace(snapshot, mesh=blocked)), 116)[1][1])
+    assert "● alive" in before
+    assert "⊘ blocked" in after
+    assert "blocked here: b talks to it again" in after
+
+
+@pytest.mark.parametrize(
+    ("changes", "heard", "lends"),
+    [
+        ({}, "just now: it answers a ping every 2 s", "no memory for stages"),
+        ({"memory_lent": 4 << 30}, "just now", "4.0 GiB for stages of others' models"),
+        ({"path": "", "seen_through": "cellar"}, "just now, through cellar", "no memory"),
+        ({"status": "suspect", "since": NOW - 9}, "has not answered for 9 s", "no memory"),
+        ({"status": "down", "since": NOW - 60}, "1 min ago", "no memory"),
+        ({"lending_paused": True}, "just now", "nothing: its owner paused lending"),
+        ({"role": "client"}, "just now", "nothing: it is a client"),
+    ],
+)
+def test_a_members_page_says_when_it_was_heard_and_what_it_lends(
+    changes: dict[str, Any], heard: str, lends: str
+) -> None:
+    row = peer("attic", **changes)
+    lines = plain(member_page(row, live(meshed(row)), 76)).splitlines()
+    assert heard in next(line for line in lines if line.startswith("Heard"))
+    assert lends in next(line for line in lines if line.startswith("Lends"))
+    assert "41.2 tok/s" in "\n".join(lines)
+
+
+def test_a_trend_shows_once_round_trips_were_watched() -> None:
+    view = live(meshed(peer("attic", rtt_ms=2.0)))
+    assert view.snapshot is not None
+    assert "RTT" not in [label for label, _, _ in member_facts(view.snapshot.peers[0], view)]
+    view.rtts.take(view.snapshot, NOW)
+    view.rtts.take(meshed(peer("attic", rtt_ms=1.0)), NOW + 3)
+    facts = {label: words for label, words, _ in member_facts(view.snapshot.peers[0], view)}
+    assert facts["RTT"] == "█▅  1.0 to 2.0 ms"
+    assert "█▅" in plain(MemberRows().rows(view, 130)[1][1])
+    assert "█▅" in plain(MemberRows().rows(view, 72)[1][1])
+
+
 def test_two_machines_of_one_name_are_told_apart() -> None:
     twin = peer("attic", node=node_id("other"))
     text = text_of(peer("attic"), twin)
@@ -143,6 +192,7 @@ def test_facts_of_a_member() -> None:
     facts = {label: words for label, words, _ in member_facts(row, view)}
     assert facts == {
         "Address": "192.168.1.30:9440 by QUIC",
+        "Heard": "just now: it answers a ping every 2 s",
         "Reach": "outgoing only: it reaches others, nobody reaches it",
         "Version": "0.1.0",
         "Devices": "CUDA0 NVIDIA GeForce RTX 4090",
@@ -170,9 +220,11 @@ def test_facts_of_this_node() -> None:
 
 
 def test_a_node_by_itself_is_told_what_to_press() -> None:
-    assert plain(empty_mesh(live(bare()))) == (
-        "This node is by itself. Press v to invite a machine, J to join one."
-    )
+    words = plain(empty_mesh(live(bare()))).splitlines()
+    assert words[0] == "This node is by itself. Press v to invite a machine, J to join one."
+    assert "  e  copies http://127.0.0.1:9337/v1: what chat apps are told" in words
+    assert "  l  loads a model: no model is loaded yet" in words
+    assert "  7  chats with SmolLM2-135M-Instruct" in plain(empty_mesh(live(serving()))).splitlines()
     assert plain(empty_mesh(NodeView(started_by_us=True))) == "◌ starting the node…"
 
 
