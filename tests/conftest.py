@@ -14,5 +14,7 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest
         if name.startswith(_LEAKS) and name != "MESHLLM_TEST_MODEL":
             monkeypatch.delenv(name)
     monkeypatch.setenv("MESHLLM_HOME", str(tmp_path_factory.mktemp("home")))
+    # Nodes that tests start do not measure themselves: it would disturb what is measured of them.
+    monkeypatch.setenv("MESHLLM_CALIBRATE", "false")
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
     monkeypatch.setenv("HF_HUB_DISABLE_TELEMETRY", "1")

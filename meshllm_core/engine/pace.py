@@ -77,14 +77,13 @@ def _shortest(runner: StageRunner, deadline: float) -> tuple[float, float]:
     decodes = [step(1)]
     while len(decodes) < DECODES and time.monotonic() + max(decodes) < deadline - SECONDS / 2:
         decodes.append(step(1))
-    prefill = min(decodes)  # No token of a prompt takes longer than a decode.
-    known = 0.0
+    # A decode is a prompt of one token: what is slower than that was disturbed.
+    prefill, measured = min(decodes), False
     for count in PREFILLS:
         if time.monotonic() + prefill * count > deadline:
             break
-        took = step(count) / count
-        prefill, known = min(prefill, took), min(known, took) if known else took
-    return min(decodes), known
+        prefill, measured = min(prefill, step(count) / count), True
+    return min(decodes), prefill if measured else 0.0
 
 
 def main() -> None:

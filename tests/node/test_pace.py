@@ -259,9 +259,9 @@ def test_the_measurement_stays_within_its_bounds(tmp_path: Path) -> None:
         # No machine that runs this is as slow as one pass a second, or as fast.
         assert WEIGHTS < found.decode < 10_000 * GB
         assert list(tmp_path.iterdir()) == []
-        if found.prefill:
-            break  # A machine that is busy with other tests may leave no time for it.
-    assert found.prefill >= found.decode, "a token of a prompt takes no longer than a decode"
+        if found.prefill > found.decode:
+            return  # A machine that is busy with other tests may leave no time for that.
+    raise AssertionError("many tokens at once never took less time each than one by itself")
 
 
 async def test_a_node_that_ends_takes_the_measurement_along(tmp_path: Path) -> None:
