@@ -56,6 +56,7 @@ class MeshApp(App[int]):
         "styles/dialogs.tcss",
         "styles/mesh.tcss",
         "styles/requests.tcss",
+        "styles/activity.tcss",
         "styles/help.tcss",
         "styles/small.tcss",
         "styles/split.tcss",

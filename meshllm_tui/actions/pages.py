@@ -23,5 +23,6 @@ PAGES: tuple[PageSpec, ...] = (
     PageSpec("plan", "Planner", "Plan", "4", "plan:PlanPage"),
     PageSpec("chat", "Chat", "Chat", "7", "chat:ChatPage"),
     PageSpec("requests", "Requests", "Reqs", "8", "requests:RequestsPage"),
+    PageSpec("activity", "Activity", "Events", "9", "activity:ActivityPage"),
 )
 """In the order of the bar."""

@@ -23,6 +23,6 @@ def page(digit: str, *pressed: str) -> Callable[[Pilot[Any]], Any]:
         await pilot.press(digit)
         await pilot.pause(0.1)
         await pilot.press(*pressed)
-        await pilot.pause(0.1)
+        await pilot.pause(0.3)
 
     return run

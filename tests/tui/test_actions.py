@@ -9,9 +9,11 @@ from meshllm_tui.app import MeshApp
 from meshllm_tui.keys import bindings_of
 from meshllm_tui.pages.page import Page
 from meshllm_tui.pages.split import SplitDesk
+from meshllm_tui.widgets.activity_pane import ActivityPane
 from meshllm_tui.widgets.chat_pane import ChatPane
 from meshllm_tui.widgets.connect_pane import ConnectPane
 from meshllm_tui.widgets.log_pane import LogPane
+from meshllm_tui.widgets.logs_pane import LogsPane
 from meshllm_tui.widgets.mesh_pane import MeshPane
 from meshllm_tui.widgets.models_pane import ModelsPane
 from meshllm_tui.widgets.node_pane import NodePane
@@ -35,6 +37,8 @@ OWNERS = {
     "requests": RequestsPane,
     "request": RequestPane,
     "connect": ConnectPane,
+    "activity": ActivityPane,
+    "logs": LogsPane,
 }
 """The widget that has the keys of each place."""
 PANES = [name for name, place in PLACES.items() if place.page]

@@ -47,7 +47,7 @@ async def by_palette(screen: Screen, words: str) -> None:
     """Run the action that these words find."""
     await screen.press("ctrl+p")
     for letter in words:
-        await screen.pilot.press({" ": "space", ",": "comma"}.get(letter, letter))
+        await screen.pilot.press({" ": "space", ",": "comma", ":": "colon"}.get(letter, letter))
     palette = screen.app.screen
     await screen.until(lambda: palette.query_one(CommandList).option_count == 1)
     await screen.press("down", "enter")
