@@ -116,6 +116,11 @@ class EngineLoop:
                 self._slots.park_idle()
                 self._lanes_changed = False
             self._compute()
+        if not (self._ahead and self._lanes.active):
+            # Else it is told while the next step of a chain is on its way.
+            self._tell()
+
+    def _tell(self) -> None:
         now = time.monotonic()
         self._flush(now=now)
         self._streaming = {job.request.request_id for job in self._lanes.active if job.generated}
@@ -168,7 +173,7 @@ class EngineLoop:
             began = time.monotonic()
             ends = self._fill(work)
             if isinstance(self._context, SplitContext):
-                work, ends = _chosen(work, self._context.select())
+                work, ends = _chosen(work, self._context.select(self._tell))
             code = self._decode(work)
             if code == NO_ROOM:
                 self._give_way()

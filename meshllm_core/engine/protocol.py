@@ -18,7 +18,7 @@ from meshllm_core.ids import RequestId
 FRAME_LIMIT = 64 << 20
 """Bytes in one frame."""
 
-_LENGTH = struct.Struct("<I")
+LENGTH = struct.Struct("<I")
 
 
 class LoadSpec(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
@@ -147,12 +147,6 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True, tag="stats"):
     """What the last stage of a split model takes for a step of decodes itself, smoothed; 0: not split."""
 
 
-class StageData(msgspec.Struct, frozen=True, kw_only=True, tag="stage_data"):
-    """A unit of a chain, as it travels; either way."""
-
-    data: bytes
-
-
 class ChainBroken(msgspec.Struct, frozen=True, kw_only=True, tag="chain_broken"):
     """A stage is lost: nothing that was begun can be finished. To the driver, or from it."""
 
@@ -165,10 +159,8 @@ class UnitRefused(msgspec.Struct, frozen=True, kw_only=True, tag="unit_refused")
     message: str
 
 
-ToChild = StageData | ChainBroken | UnitRefused | LoadSpec | Generate | Cancel | Tokenize | Detokenize | Embed
-FromChild = (
-    StageData | ChainBroken | UnitRefused | Progress | Probing | Loaded | LoadFailed | Chunks | Answer | Stats
-)
+ToChild = ChainBroken | UnitRefused | LoadSpec | Generate | Cancel | Tokenize | Detokenize | Embed
+FromChild = ChainBroken | UnitRefused | Progress | Probing | Loaded | LoadFailed | Chunks | Answer | Stats
 
 _encoder = msgspec.msgpack.Encoder()
 to_child_decoder = msgspec.msgpack.Decoder(ToChild)
@@ -180,12 +172,12 @@ def encode(message: ToChild | FromChild) -> bytes:
     body = _encoder.encode(message)
     if len(body) > FRAME_LIMIT:
         raise EngineError(f"A message of {len(body)} bytes is too large for the engine socket.")
-    return _LENGTH.pack(len(body)) + body
+    return LENGTH.pack(len(body)) + body
 
 
-def frame_length(header: bytes) -> int:
+def frame_length(header: bytes | bytearray) -> int:
     """Length of the body that follows a 4-byte header. Raises EngineError over FRAME_LIMIT."""
-    (length,) = _LENGTH.unpack(header)
+    (length,) = LENGTH.unpack(header)
     if length > FRAME_LIMIT:
         raise EngineError(f"A frame of {length} bytes was announced; the limit is {FRAME_LIMIT}.")
     return int(length)

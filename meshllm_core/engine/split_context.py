@@ -1,11 +1,10 @@
 """The driver's context: a step goes to the first stage as token ids, and comes back as rows for the last.
 
-Stands in for `llama.context.Context` in the engine's loop. The main thread waits here for rows; the reader
-thread delivers them. Chunks of a prompt are sent ahead of the step that will ask for them, so that the
-stages before this one compute while it computes.
+Stands in for `llama.context.Context` in the engine's loop. The main thread waits here for rows, and reads
+them itself; the other thread only tells what went wrong. Chunks of a prompt are sent ahead of the step that
+will ask for them, so that the stages before this one compute while it computes.
 """
 
-import queue
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -13,12 +12,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from meshllm_core.engine.batch_pace import BatchPace
 from meshllm_core.engine.chain import Ids, Unit, decode, encode, form_of
 from meshllm_core.engine.chain_spec import ChainSpec
 from meshllm_core.engine.llama.stage import StageRunner
+from meshllm_core.engine.unit_socket import ChildUnits
 from meshllm_core.errors import EngineError, WireError
 from meshllm_core.wire.codecs.base import Rows
-from meshllm_core.wire.stage_frames import StageFrame, StageFrameReader
+from meshllm_core.wire.stage_frames import StageFrameReader
 
 WAIT_SECONDS = 120.0
 """So long a unit may take: a chain whose stages do not answer is ended by the node long before."""
@@ -63,6 +64,9 @@ class _Sent:
     """The parts in it, in the order of its rows."""
     at: float
     urgent: bool
+    sequences: bytes
+    positions: bytes
+    """int32 of each of its rows, as they were sent."""
     void: set[tuple[int, int, int]] = field(default_factory=set)
     """Those of them that nobody wants any more."""
 
@@ -73,25 +77,24 @@ class _Sent:
 
 
 class SplitContext:
-    """See `llama.context.Context`; used from one thread, but for `deliver` and `fail`."""
+    """See `llama.context.Context`; used from one thread, but for `complain` and `fail`."""
 
     def __init__(
         self,
         runner: StageRunner,
         chain: ChainSpec,
-        send: Callable[[bytes], None],
+        units: ChildUnits,
         refuse: Callable[[str], None],
     ) -> None:
-        """`send` hands a unit to the node, which passes it to the first stage; `refuse` tells it what came
-        and could not be used."""
+        """The node passes `units` to the first stage, and those of the stage before this one back; `refuse`
+        tells it what came and could not be used."""
         self.model = runner.model
         self.handle = runner.handle
         self.capacity = runner.capacity
         self.cells = runner.cells
         self.chunk, self.ahead_limit = chain.chunk, chain.ahead
-        self._runner, self._chain, self._send, self._refuse = runner, chain, send, refuse
+        self._runner, self._chain, self._units, self._refuse = runner, chain, units, refuse
         self._reader = StageFrameReader(form_of(chain))
-        self._came: queue.SimpleQueue[bytes | str | ChainEnded] = queue.SimpleQueue()
         self._parts: list[_Part] = []
         self._next: list[_Part] = []
         self._number = 0
@@ -100,6 +103,8 @@ class SplitContext:
         self._trips: deque[float] = deque(maxlen=TRIPS)
         """Milliseconds that the last units with decodes took from here to here."""
         self._made: dict[tuple[int, int, int], Rows] = {}
+        """Rows that are here, in the order in which they came."""
+        self._pace = BatchPace()
         self._trims: dict[int, int] = {}
         self.stage_ms = 0.0
         """What a step of decodes takes here, smoothed."""
@@ -165,20 +170,33 @@ class SplitContext:
         for at in range(0, len(ids), self.chunk):
             self._next.append(_Part(ids[at : at + self.chunk], start + at, sequence, last=False))
 
-    def select(self) -> list[bool]:
-        """Sends off what of the batch is not under way, and waits until rows of some part of it are here.
+    def select(self, meanwhile: Callable[[], None]) -> list[bool]:
+        """Sends off what of the batch is not under way, does something `meanwhile`, and waits until rows of
+        some part of it are here.
 
         Returns for each part, in the order of `add`, whether it is: `decode` computes those only, and the
         others are added again to the next batch. So requests do not wait for each other's trips.
         Raises ChainEnded.
         """
         self._send_off()
+        meanwhile()
         while not any(part.key in self._made for part in self._parts):
             self._wait()
         self._take_what_came()
-        here = [part.key in self._made for part in self._parts]
+        chosen = self._chosen()
+        here = [part.key in chosen for part in self._parts]
         self._parts = [part for part, came in zip(self._parts, here, strict=True) if came]
         return here
+
+    def _chosen(self) -> set[tuple[int, int, int]]:
+        """Of the parts that are here those that are computed now: all, or what came first where decodes
+        together cost as much as one by one."""
+        asked = {part.key for part in self._parts}
+        here = [key for key in self._made if key in asked]
+        decodes = [key for key in here if key[2] == 1]
+        if len(decodes) < 2 or len(decodes) < len(here) or self._pace.together(len(decodes)):
+            return set(here)
+        return set(decodes[:1])
 
     def decode(self) -> int:
         """Compute the selected parts in the last stage. Always 0."""
@@ -208,6 +226,8 @@ class SplitContext:
         lanes = sum(len(part.tokens) == 1 for part in self._parts)
         if not self._trips or not self.stage_ms or lanes < 2:
             return max(1, lanes)
+        if not self._pace.pays(lanes):
+            return 1
         units = int((min(self._trips) + self.stage_ms) / self.stage_ms)
         return -(-lanes // max(1, min(lanes, units)))
 
@@ -215,56 +235,57 @@ class SplitContext:
         self._number += 1
         if not self._under_way:
             self._forget_complaints()
-        self._under_way[self._number] = _Sent([part.key for part in parts], time.monotonic(), urgent)
-        trims, self._trims = self._trims, {}
+        sequences, positions, tokens = _joined(parts)
         unit = Unit(
             run=self._chain.run,
             number=self._number,
             urgent=urgent,
-            trims=np.asarray(list(trims.items()), np.uint32).tobytes(),
-            sequences=np.repeat(
-                np.asarray([part.sequence for part in parts], np.int32), [len(part.tokens) for part in parts]
-            ).tobytes(),
-            positions=np.concatenate([part.positions for part in parts]).tobytes(),
-            tokens=np.concatenate([part.tokens for part in parts]).tobytes(),
+            trims=self._taken_trims(),
+            sequences=sequences.tobytes(),
+            positions=positions.tobytes(),
+            tokens=tokens.tobytes(),
         )
-        self._send(encode(unit))
+        self._under_way[self._number] = _Sent(
+            [part.key for part in parts], time.monotonic(), urgent, unit.sequences, unit.positions
+        )
+        self._units.send(encode(unit))
+
+    def _taken_trims(self) -> bytes:
+        if not self._trims:
+            return b""
+        trims, self._trims = self._trims, {}
+        return np.asarray(list(trims.items()), np.uint32).tobytes()
 
     def _forget_complaints(self) -> None:
         """Nothing is under way: what was refused is not what will be awaited."""
         kept = []
-        while not self._came.empty():
-            came = self._came.get()
+        while (came := self._units.get(0)) is not None:
             if not isinstance(came, str):
                 kept.append(came)
-        for came in kept:
-            self._came.put(came)
+        self._units.put_back(kept)
 
     def _take_what_came(self) -> None:
         """Without waiting. A complaint stays: it shortens the wait for what has not come."""
         complaints = []
-        while not self._came.empty():
-            came = self._came.get()
+        while (came := self._units.get(0)) is not None:
             if isinstance(came, ChainEnded):
                 raise came
-            if isinstance(came, str):
+            if isinstance(came, bytes):
+                try:
+                    self._take(came)
+                except WireError as error:
+                    self._refuse(f"Rows were refused: {error.message}")
+            else:
                 complaints.append(came)
-                continue
-            try:
-                self._take(came)
-            except WireError as error:
-                self._refuse(f"Rows were refused: {error.message}")
-        for came in complaints:
-            self._came.put(came)
+        self._units.put_back(complaints)
 
     def _wait(self) -> None:
         """For the next rows that are of use, or not. Raises ChainEnded when none come."""
         seconds, why = WAIT_SECONDS, f"The stages gave nothing for {WAIT_SECONDS:.0f} s."
         while True:
-            try:
-                came = self._came.get(timeout=seconds)
-            except queue.Empty:
-                raise ChainEnded(why) from None
+            came = self._units.get(seconds)
+            if came is None:
+                raise ChainEnded(why)
             if isinstance(came, ChainEnded):
                 raise came
             if isinstance(came, bytes):
@@ -274,7 +295,7 @@ class SplitContext:
                 except WireError as error:
                     came = f"Rows were refused: {error.message}"
                     self._refuse(came)
-            seconds, why = REFUSED_SECONDS, came
+            seconds, why = REFUSED_SECONDS, str(came)
 
     def _take(self, came: bytes) -> None:
         """Raises WireError for what is not what was asked for; that is still awaited."""
@@ -282,46 +303,35 @@ class SplitContext:
         sent = self._under_way.get(unit.number)
         if sent is None:
             return
-        parts = sent.keys
         frame = self._reader.read(unit.frame)
-        self._check(frame, parts)
+        if frame.sequences.tobytes() != sent.sequences or frame.positions.tobytes() != sent.positions:
+            raise WireError("The rows are not those that were asked for.", param="position")
         del self._under_way[unit.number]
         if sent.urgent:
             self._trips.append((time.monotonic() - sent.at) * 1000)
         at = 0
-        for key in parts:
+        for key in sent.keys:
             if key not in sent.void:
                 self._made[key] = frame.rows[at : at + key[2]]
             at += key[2]
 
-    def _check(self, frame: StageFrame, parts: list[tuple[int, int, int]]) -> None:
-        """That the rows are those that were asked for. Raises WireError."""
-        sequences = np.repeat([part[0] for part in parts], [part[2] for part in parts])
-        positions = np.concatenate([np.arange(part[1], part[1] + part[2]) for part in parts])
-        if not (np.array_equal(frame.sequences, sequences) and np.array_equal(frame.positions, positions)):
-            raise WireError("They are not those that were asked for.", param="position")
-
     def _compute(self) -> None:
-        rows = np.concatenate([self._made.pop(part.key) for part in self._parts])
+        made = [self._made.pop(part.key) for part in self._parts]
+        rows = made[0] if len(made) == 1 else np.concatenate(made)
+        sequences, positions, tokens = _joined(self._parts)
         outputs = np.zeros(len(rows), np.bool_)
         end = 0
         for part in self._parts:
             end += len(part.tokens)
             outputs[end - 1] = part.last
         began = time.monotonic()
-        self._runner.step(
-            positions=np.concatenate([part.positions for part in self._parts]),
-            sequences=np.repeat(
-                np.asarray([part.sequence for part in self._parts], np.int32),
-                [len(part.tokens) for part in self._parts],
-            ),
-            tokens=np.concatenate([part.tokens for part in self._parts]),
-            rows=rows,
-            outputs=outputs,
-        )
+        self._runner.step(positions=positions, sequences=sequences, tokens=tokens, rows=rows, outputs=outputs)
         if len(rows) == len(self._parts):
-            took = (time.monotonic() - began) * 1000
-            self.stage_ms = self.stage_ms + SMOOTHING * (took - self.stage_ms) if self.stage_ms else took
+            took = time.monotonic() - began
+            self._pace.note(len(rows), took)
+            if len(rows) == 1 or not self.stage_ms:
+                took *= 1000
+                self.stage_ms = self.stage_ms + SMOOTHING * (took - self.stage_ms) if self.stage_ms else took
 
     def logits_address(self, index: int) -> int:
         """Address of the float32 logits [n_vocab] of the batch's token `index`."""
@@ -333,14 +343,23 @@ class SplitContext:
 
     # From the other thread ------------------------------------------------------------------
 
-    def deliver(self, data: bytes) -> None:
-        """A unit came from the stage before."""
-        self._came.put(data)
-
     def complain(self, message: str) -> None:
         """A stage refused a unit."""
-        self._came.put(message)
+        self._units.wake(message)
 
     def fail(self, message: str) -> None:
         """The chain is broken."""
-        self._came.put(ChainEnded(message))
+        self._units.wake(ChainEnded(message))
+
+
+def _joined(parts: Sequence[_Part]) -> tuple[Ids, Ids, Ids]:
+    """Sequences, positions and tokens of parts, a row for each token. Most steps are one row."""
+    if len(parts) == 1:
+        (part,) = parts
+        return np.full(len(part.tokens), part.sequence, np.int32), part.positions, part.tokens
+    counts = [len(part.tokens) for part in parts]
+    return (
+        np.repeat(np.asarray([part.sequence for part in parts], np.int32), counts),
+        np.concatenate([part.positions for part in parts]),
+        np.concatenate([part.tokens for part in parts]),
+    )

@@ -4,18 +4,21 @@ Decodes go before chunks of prompts that wait. A trim holds from the moment it a
 beyond it was given up by the driver, and is dropped.
 """
 
-import queue
+import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
 import numpy as np
 
+from meshllm_core.engine.batch_pace import BatchPace
 from meshllm_core.engine.chain import Ids, Unit, decode, encode, form_of, ids, pairs, wire_dtype
 from meshllm_core.engine.chain_spec import ChainSpec
 from meshllm_core.engine.llama.stage import StageRunner
 from meshllm_core.engine.protocol import LoadSpec
 from meshllm_core.engine.types import ModelFacts
+from meshllm_core.engine.unit_socket import ChildUnits
 from meshllm_core.errors import EngineError, MeshError, WireError
 from meshllm_core.wire.codecs.base import Rows
 from meshllm_core.wire.stage_frames import StageFrameReader, StageFrameWriter
@@ -27,21 +30,21 @@ UNITS_WAITING = 256
 
 
 class StageWorker:
-    """Owned by the main thread; `inbox` is filled by the reader."""
+    """Owned by the thread that computes, which also reads its units."""
 
     def __init__(
         self,
         runner: StageRunner,
         chain: ChainSpec,
+        units: ChildUnits,
         *,
-        send: Callable[[bytes], None],
         refuse: Callable[[str], None],
     ) -> None:
         """`refuse` tells the node that a unit was refused, and why; the chain goes on."""
-        self.inbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        self._runner, self._chain, self._send, self._refuse = runner, chain, send, refuse
+        self._runner, self._chain, self._units, self._refuse = runner, chain, units, refuse
         self._reader = StageFrameReader(form_of(chain))
         self._writer = StageFrameWriter(form_of(chain), wire_dtype(chain))
+        self._pace = BatchPace()
         self._urgent: deque[Unit] = deque()
         self._chunks: deque[Unit] = deque()
 
@@ -52,18 +55,25 @@ class StageWorker:
     def run(self) -> None:
         """Until the process ends."""
         while True:
-            self._accept(self.inbox.get())
-            while not self.inbox.empty():
-                self._accept(self.inbox.get())
+            self._accept(self._units.get())
+            self._accept_more()
             while self._urgent or self._chunks:
                 self.step()
-                while not self.inbox.empty():
-                    self._accept(self.inbox.get())
+                self._accept_more()
+
+    def _accept_more(self) -> None:
+        while (unit := self._units.get(0)) is not None:
+            self._accept(unit)
 
     def step(self) -> None:
-        """Computes a chunk, or all decodes that wait as one batch, and passes them on."""
-        units = [*self._urgent] or [self._chunks.popleft()]
-        self._urgent.clear()
+        """Computes a chunk, or the decodes that wait, as one batch where that pays, and passes them on."""
+        if not self._urgent:
+            units = [self._chunks.popleft()]
+        elif self._pace.together(len(self._urgent)):
+            units = [*self._urgent]
+            self._urgent.clear()
+        else:
+            units = [self._urgent.popleft()]
         ready: list[tuple[Unit, _Inputs]] = []
         for unit in units:
             try:
@@ -73,7 +83,7 @@ class StageWorker:
         for batch in [ready] if self._one_step(ready) else [[one] for one in ready]:
             try:
                 for made in self._computed(batch):
-                    self._send(made)
+                    self._units.send(made)
             except MeshError as error:
                 self._refuse(f"A unit was refused: {error.message}")
 
@@ -84,7 +94,8 @@ class StageWorker:
         sequences = np.concatenate([inputs.sequences for _, inputs in ready])
         return len(sequences) <= self._runner.capacity and len(np.unique(sequences)) == len(sequences)
 
-    def _accept(self, data: bytes) -> None:
+    def _accept(self, data: object) -> None:
+        assert isinstance(data, bytes), "nobody tells a stage anything but units"
         try:
             unit = decode(data, self._chain.run)
             trims = pairs(unit.trims)
@@ -140,14 +151,10 @@ class StageWorker:
 
     def _computed(self, batch: "list[tuple[Unit, _Inputs]]") -> list[bytes]:
         """The units for the next stage, of one step. Raises WireError, EngineError."""
-        inputs = [one for _, one in batch]
-        first = inputs[0]
-        made = self._runner.step(
-            positions=np.concatenate([one.positions for one in inputs]),
-            sequences=np.concatenate([one.sequences for one in inputs]),
-            tokens=None if first.tokens is None else np.concatenate([one.told for one in inputs]),
-            rows=None if first.rows is None else np.concatenate([one.computed for one in inputs]),
-        )
+        began = time.monotonic()
+        made = self._runner.step(**_joined([one for _, one in batch]))
+        if all(unit.urgent for unit, _ in batch):
+            self._pace.note(len(made), time.monotonic() - began)
         results, at = [], 0
         for unit, one in batch:
             told = None if one.tokens is None or not self._chain.vocabulary else one.tokens.astype(np.uint32)
@@ -184,3 +191,29 @@ class _Inputs:
         """The rows, where there are any."""
         assert self.rows is not None
         return self.rows
+
+
+def _joined(inputs: Sequence[_Inputs]) -> "_Step":
+    """As one step. Most are of one unit."""
+    if len(inputs) == 1:
+        (one,) = inputs
+        return {
+            "positions": one.positions,
+            "sequences": one.sequences,
+            "tokens": one.tokens,
+            "rows": one.rows,
+        }
+    first = inputs[0]
+    return _Step(
+        positions=np.concatenate([one.positions for one in inputs]),
+        sequences=np.concatenate([one.sequences for one in inputs]),
+        tokens=None if first.tokens is None else np.concatenate([one.told for one in inputs]),
+        rows=None if first.rows is None else np.concatenate([one.computed for one in inputs]),
+    )
+
+
+class _Step(TypedDict):
+    positions: Ids
+    sequences: Ids
+    tokens: Ids | None
+    rows: Rows | None

@@ -30,7 +30,6 @@ from meshllm_core.engine.protocol import (
     LoadSpec,
     Probing,
     Progress,
-    StageData,
     Stats,
     ToChild,
     Tokenize,
@@ -41,6 +40,7 @@ from meshllm_core.engine.protocol import (
 )
 from meshllm_core.engine.refusals import ProbeFailed, error_of, error_of_answer
 from meshllm_core.engine.types import Chunk, Finished, GenerationRequest, ModelFacts, Refused
+from meshllm_core.engine.unit_socket import NodeUnits
 from meshllm_core.errors import (
     EngineError,
     EngineExited,
@@ -91,6 +91,7 @@ class EngineProcess:
         """Called with the words when the driver gave up waiting for rows."""
         self.on_probing: Callable[[], None] = _nothing
         """Called when a stage with a golden probe is loaded and begins to be proved."""
+        self._units = NodeUnits(lambda unit: self.on_unit(unit), self._unreadable)
         self._facts: ModelFacts | None = None
         self._boxes: dict[RequestId, Mailbox] = {}
         self._calls: dict[int, asyncio.Future[Answer]] = {}
@@ -105,8 +106,9 @@ class EngineProcess:
     async def start(self, spec: LoadSpec, on_progress: Callable[[float], None]) -> None:
         """Spawn and load. Raises ModelError, or EngineError: ProbeFailed, EngineExited."""
         self._memory_kills = _memory_kill_count()
-        ours = await self._spawn()
+        ours, units = await self._spawn()
         self._reader, self._writer = await asyncio.open_unix_connection(sock=ours, limit=1 << 20)
+        await asyncio.get_running_loop().create_unix_connection(lambda: self._units, sock=units)
         loaded: asyncio.Future[ModelFacts] = asyncio.get_running_loop().create_future()
         self._tasks = [
             asyncio.create_task(self._read(loaded, on_progress), name=f"engine-read-{self.name}"),
@@ -121,9 +123,9 @@ class EngineProcess:
             await self.close()
             raise
 
-    async def _spawn(self) -> socket.socket:
-        """Start the process; our end of its socket."""
-        ours, theirs = socket.socketpair()
+    async def _spawn(self) -> tuple[socket.socket, socket.socket]:
+        """Start the process; our ends of its sockets, for messages and for units."""
+        (ours, theirs), (units, their_units) = socket.socketpair(), socket.socketpair()
         try:
             self.log_path.parent.mkdir(parents=True, exist_ok=True)
             with self.log_path.open("ab") as output:
@@ -132,7 +134,8 @@ class EngineProcess:
                     "-m",
                     "meshllm_core.engine.worker",
                     str(theirs.fileno()),
-                    pass_fds=(theirs.fileno(),),
+                    str(their_units.fileno()),
+                    pass_fds=(theirs.fileno(), their_units.fileno()),
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
@@ -142,14 +145,15 @@ class EngineProcess:
                 )
         except OSError as error:
             ours.close()
-            what = f"{error.strerror} ({error.filename or 'the process'})"
+            units.close()
             raise StorageError(
-                f"The engine of {self.name} cannot be started: {what}.",
+                f"The engine of {self.name} cannot start: {error.strerror} ({error.filename or 'process'}).",
                 hint="Free some disk space or memory, and check that the log folder can be written.",
             ) from error
         finally:
             theirs.close()
-        return ours
+            their_units.close()
+        return ours, units
 
     @property
     def pid(self) -> int:
@@ -167,6 +171,7 @@ class EngineProcess:
         """End the child: its socket closes, it exits; if it does not, it is killed."""
         self._closing = True
         self._writer.close()
+        self._units.close()
         try:
             await asyncio.wait_for(self.process.wait(), STOP_SECONDS)
         except TimeoutError:
@@ -250,8 +255,7 @@ class EngineProcess:
             except (asyncio.IncompleteReadError, ConnectionError):
                 return
             except (EngineError, msgspec.DecodeError) as error:
-                log.error("the engine of %s sent what cannot be read: %s", self.name, describe(error))
-                self.process.kill()
+                self._unreadable(describe(error))
                 return
             self._heard = time.monotonic()
             match message:
@@ -267,6 +271,10 @@ class EngineProcess:
                 case _:
                     self._deliver(message)
 
+    def _unreadable(self, words: str) -> None:
+        log.error("the engine of %s sent what cannot be read: %s", self.name, words)
+        self.process.kill()
+
     def _deliver(self, message: FromChild) -> None:
         match message:
             case Chunks():
@@ -280,8 +288,6 @@ class EngineProcess:
                     waiting.set_result(message)
             case Stats():
                 self._on_stats(message)
-            case StageData(data=data):
-                self.on_unit(data)
             case ChainBroken(message=text):
                 self.on_chain_broken(text)
             case UnitRefused(message=text):
@@ -298,9 +304,8 @@ class EngineProcess:
     # Chain ----------------------------------------------------------------------------------
 
     def pass_unit(self, data: bytes) -> None:
-        """Hands a unit of the chain to the child. What it has not taken is bounded by who sends units."""
-        if not self._writer.is_closing():
-            self._writer.write(encode(StageData(data=data)))
+        """Hands a unit of the chain to the child."""
+        self._units.send(data)
 
     def break_chain(self, message: str) -> None:
         """Tells the driver that nothing more will come."""

@@ -1,9 +1,9 @@
-"""Main of the engine child: `python -m meshllm_core.engine.worker FD`.
+"""Main of the engine child: `python -m meshllm_core.engine.worker FD UNITS_FD`.
 
-FD is one end of a Unix socket pair. Standard output and error are a log file. The main thread computes;
-one more thread reads the socket, tokenizes, and prepares requests, which runs beside the computing
-because llama.cpp's calls release the interpreter lock. When the node goes away the socket closes and the
-child ends at once, in the middle of a step if need be.
+Both are ends of Unix socket pairs: one for messages, one for the units of a chain. Standard output and error
+are a log file. The main thread computes; one more thread reads the messages, tokenizes, and prepares
+requests, which runs beside the computing because llama.cpp's calls release the interpreter lock. When the
+node goes away the sockets close and the child ends at once, in the middle of a step if need be.
 """
 
 import gc
@@ -35,7 +35,6 @@ from meshllm_core.engine.protocol import (
     LoadSpec,
     Probing,
     Progress,
-    StageData,
     Stats,
     UnitRefused,
     encode,
@@ -45,6 +44,7 @@ from meshllm_core.engine.protocol import (
 from meshllm_core.engine.refusals import ProbeFailed
 from meshllm_core.engine.split_context import ChainEnded, SplitContext
 from meshllm_core.engine.stage_worker import StageWorker
+from meshllm_core.engine.unit_socket import ChildUnits
 from meshllm_core.errors import EngineError, ModelError
 
 PROGRESS_STEPS = 100
@@ -83,7 +83,7 @@ class Wire:
         return bytes(data)
 
 
-def load(spec: LoadSpec, wire: Wire) -> tuple[Model, AnyContext] | StageWorker:
+def load(spec: LoadSpec, wire: Wire, units: ChildUnits) -> tuple[Model, AnyContext] | StageWorker:
     """Model and context, or what computes a stage that is not the last. Raises ModelError or EngineError."""
     said = -1
 
@@ -103,24 +103,21 @@ def load(spec: LoadSpec, wire: Wire) -> tuple[Model, AnyContext] | StageWorker:
         wire.send(Probing())
         prove(runner, Path(spec.probes))
 
-    def send(data: bytes) -> None:
-        wire.send(StageData(data=data))
-
     def refuse(text: str) -> None:
         wire.send(UnitRefused(message=text))
 
     if spec.chain.role == "driver":
-        return runner.model, SplitContext(runner, spec.chain, send, refuse)
-    return StageWorker(runner, spec.chain, send=send, refuse=refuse)
+        return runner.model, SplitContext(runner, spec.chain, units, refuse)
+    return StageWorker(runner, spec.chain, units, refuse=refuse)
 
 
-def run(wire: Wire) -> None:
+def run(wire: Wire, units: ChildUnits) -> None:
     """Load what the node asks for, then serve until it goes away."""
     spec = wire.receive()
     if not isinstance(spec, LoadSpec):
         raise EngineError(f"The first message was {type(spec).__name__}, not a load.")
     try:
-        loaded = load(spec, wire)
+        loaded = load(spec, wire, units)
     except ModelError as error:
         wire.send(LoadFailed(code="bad_file", message=str(error)))
         return
@@ -161,9 +158,7 @@ def _run_stage(worker: StageWorker, wire: Wire, spec: LoadSpec) -> None:
 
     def read() -> None:
         while True:
-            message = wire.receive()
-            if isinstance(message, StageData):
-                worker.inbox.put(message.data)
+            wire.receive()  # Nothing is said to a stage; the process ends with the socket.
 
     threading.Thread(target=read, name="reader", daemon=True).start()
     worker.run()
@@ -173,9 +168,6 @@ def _read(wire: Wire, inbox: Inbox, loop: EngineLoop) -> None:
     while True:
         message = wire.receive()
         if isinstance(inbox.context, SplitContext):
-            if isinstance(message, StageData):
-                inbox.context.deliver(message.data)
-                continue
             if isinstance(message, ChainBroken):
                 inbox.context.fail(message.message)
                 continue
@@ -222,7 +214,7 @@ def main() -> None:
     """Entry point of the child process."""
     wire = Wire(int(sys.argv[1]))
     api.llama_backend_init()
-    run(wire)
+    run(wire, ChildUnits(int(sys.argv[2])))
 
 
 if __name__ == "__main__":

@@ -20,11 +20,18 @@ class UnitPump:
         self._on_lost = on_lost
         self._task: asyncio.Task[None] | None = None
         self._channel: Channel | None = None
+        self._idle = False
+        """Nothing waits, and the task sleeps."""
 
     def put(self, unit: bytes) -> None:
         """One more."""
         try:
+            if self._idle and self._channel is not None and self._channel.send_at_once(unit):
+                return
+            self._idle = False
             self._queue.put_nowait(unit)
+        except LinkClosed as error:
+            self._on_lost(f"the next machine is lost: {error.message}")
         except asyncio.QueueFull:
             self._on_lost(f"{QUEUE_UNITS} units wait for the next machine: it takes none")
 
@@ -36,6 +43,7 @@ class UnitPump:
     async def _run(self, channel: Channel) -> None:
         try:
             while True:
+                self._idle = self._queue.empty()
                 await channel.send(await self._queue.get())
         except LinkClosed as error:
             self._on_lost(f"the next machine is lost: {error.message}")
@@ -54,8 +62,7 @@ async def take_units(channel: Channel, deliver: Callable[[bytes], None], limit: 
     channel.limit = limit
     with contextlib.suppress(LinkClosed):
         try:
-            while (unit := await channel.receive()) is not None:
-                deliver(unit)
+            await channel.pass_on(deliver)
         except WireError as error:
             return error.message
         return "the machine before this one has ended the channel"

@@ -34,8 +34,17 @@ class Channel(Protocol):
     async def send(self, body: bytes) -> None:
         """Waits while more than the high watermark is not taken. Raises LinkClosed."""
 
+    def send_at_once(self, body: bytes) -> bool:
+        """Sends a frame if nothing waits before it and there is room; else does nothing and says False.
+
+        Raises LinkClosed.
+        """
+
     async def receive(self) -> bytes | None:
         """The next frame; None when the other side finished. Raises LinkClosed, WireError."""
+
+    async def pass_on(self, deliver: Callable[[bytes], None]) -> None:
+        """Gives every frame to `deliver` as it comes, until the other side finished. Raises as `receive`."""
 
     async def finish(self) -> None:
         """No more frames from this side; receiving goes on. Raises LinkClosed."""

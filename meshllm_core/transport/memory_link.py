@@ -72,6 +72,18 @@ class MemoryChannel:
                 await self._changed.wait()
         if self.closed:
             raise LinkClosed(self.closed)
+        self._send(body)
+
+    def send_at_once(self, body: bytes) -> bool:
+        """See `Channel.send_at_once`."""
+        if self.closed:
+            raise LinkClosed(self.closed)
+        if self._untaken > SEND_HIGH:
+            return False
+        self._send(body)
+        return True
+
+    def _send(self, body: bytes) -> None:
         self._untaken += len(body)
         self._post(lambda other: other.arrived(bytes(body)))
 
@@ -92,6 +104,11 @@ class MemoryChannel:
             self.abort()
             raise WireError(f"A frame of {len(body)} bytes was announced; the limit is {self.limit}.")
         return body
+
+    async def pass_on(self, deliver: Callable[[bytes], None]) -> None:
+        """See `Channel.pass_on`."""
+        while (frame := await self.receive()) is not None:
+            deliver(frame)
 
     async def finish(self) -> None:
         """No more frames from this side. Raises LinkClosed when that is so already."""

@@ -111,9 +111,18 @@ class BulkChannel:
         """See `Channel.send`."""
         await self.bulk.run(self.inner.send(body))
 
+    def send_at_once(self, body: bytes) -> bool:
+        """See `Channel.send_at_once`: nothing reaches another loop at once."""
+        return False
+
     async def receive(self) -> bytes | None:
         """See `Channel.receive`."""
         return await self.bulk.run(self.inner.receive())
+
+    async def pass_on(self, deliver: Callable[[bytes], None]) -> None:
+        """See `Channel.pass_on`."""
+        while (frame := await self.receive()) is not None:
+            deliver(frame)
 
     async def finish(self) -> None:
         """See `Channel.finish`."""

@@ -88,7 +88,25 @@ class TlsConnection(asyncio.Protocol):
         if len(self._buffer) >= max(HIGH, self._wanted) and not self._paused and self._transport:
             self._paused = True
             self._transport.pause_reading()
-        self._readable.set()
+        if not self._poured(self._channel):
+            self._readable.set()
+
+    def _poured(self, channel: "TlsChannel") -> bool:
+        """Gives whole frames to who asked for them by `pass_on`. False when its task must look itself."""
+        if channel.deliver is None:
+            return False
+        while self._whole(channel.limit):
+            frame = self.take(channel.limit)
+            assert isinstance(frame, bytes)
+            channel.deliver(frame)
+        return not self._buffer
+
+    def _whole(self, limit: int) -> bool:
+        buffer = self._buffer
+        if len(buffer) < HEADER.size or buffer.startswith(FINISHED):
+            return False
+        (length,) = HEADER.unpack_from(buffer)
+        return bool(length <= limit and len(buffer) >= HEADER.size + length)
 
     def pause_writing(self) -> None:
         """The peer does not take what was sent."""
@@ -152,6 +170,11 @@ class TlsConnection(asyncio.Protocol):
             await self._writable.wait()
         if self.closed:
             raise self.error()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether what is sent now need not wait."""
+        return self._writable.is_set()
 
     def take(self, limit: int) -> bytes | _End | None:
         """The next frame, if all of it is there. Raises WireError for one above `limit`."""
@@ -282,6 +305,7 @@ class TlsChannel:
         self._ended = False
         self._sending = asyncio.Lock()
         self._unyielded = 0
+        self.deliver: Callable[[bytes], None] | None = None
 
     async def send(self, body: bytes) -> None:
         """See `Channel.send`."""
@@ -302,6 +326,14 @@ class TlsChannel:
                     # The peer would take what comes next for the rest of this frame.
                     connection.abort()
 
+    def send_at_once(self, body: bytes) -> bool:
+        """See `Channel.send_at_once`."""
+        connection = self._open_connection()
+        if self._sending.locked() or self._finished or not connection.has_room or len(body) > PIECE:
+            return False
+        connection.write(self._take_prefix() + HEADER.pack(len(body)) + body)
+        return True
+
     async def receive(self) -> bytes | None:
         """See `Channel.receive`."""
         while not self._ended:
@@ -317,6 +349,15 @@ class TlsChannel:
                 self._ended = True
                 self._release_if_done()
         return None
+
+    async def pass_on(self, deliver: Callable[[bytes], None]) -> None:
+        """See `Channel.pass_on`. A frame that came whole waits for no task's turn: a token waits for it."""
+        self.deliver = deliver
+        try:
+            while (frame := await self.receive()) is not None:
+                deliver(frame)
+        finally:
+            self.deliver = None
 
     async def finish(self) -> None:
         """See `Channel.finish`."""

@@ -160,7 +160,7 @@ class StageFrameWriter:
         _check_numbers("sequence", of, count, self._form.sequences)
         _check_numbers("position", at, count, self._form.positions)
         flags, first, tables = ask, (int(of[0]), int(at[0])), b""
-        if not (np.all(of == of[0]) and np.all(np.diff(at) == 1)):
+        if count > 1 and not (np.all(of == of[0]) and np.all(np.diff(at) == 1)):
             _check_distinct(of)
             flags, first, tables = flags | Flag.MANY, (0, 0), of.tobytes() + at.tobytes()
         if (tokens is not None) != bool(self._form.vocabulary):
@@ -207,11 +207,11 @@ class StageFrameReader:
         if flags & Flag.MANY:
             sequences, positions = tables[:2]
             _check_distinct(sequences)
+            _check_numbers("sequence", sequences, count, self._form.sequences)
+            _check_numbers("position", positions, count, self._form.positions)
         else:
             sequences = np.full(count, first[0], np.uint32)
             positions = np.arange(first[1], first[1] + count, dtype=np.uint32)
-        _check_numbers("sequence", sequences, count, self._form.sequences)
-        _check_numbers("position", positions, count, self._form.positions)
         tokens = tables[-1] if flags & Flag.TOKENS else None
         if tokens is not None:
             _check_numbers("token", tokens, count, self._form.vocabulary)
@@ -244,8 +244,11 @@ class StageFrameReader:
         many = bool(flags & Flag.MANY)
         if many and (sequence or position):
             raise _wrong("sequence" if sequence else "position", "a number in front of many sequences")
-        if not many and position + count > form.positions:
-            raise _wrong("position", f"positions to {position + count - 1}; there are {form.positions}")
+        if not many:
+            if sequence >= form.sequences:
+                raise _wrong("sequence", f"sequence {sequence}; they end below {form.sequences}")
+            if position + count > form.positions:
+                raise _wrong("position", f"positions to {position + count - 1}; there are {form.positions}")
         tables = 4 * count * (2 * many + bool(flags & Flag.TOKENS))
         expected = HEADER.size + tables + codec.size(count)
         if len(data) != expected:

@@ -49,6 +49,14 @@ class MemoryChannel:
         self.other._frames.append(body)
         self.other._changed.set()
 
+    def send_at_once(self, body: bytes) -> bool:
+        self._check()
+        if len(self.other._frames) >= HIGH_WATER:
+            return False
+        self.other._frames.append(body)
+        self.other._changed.set()
+        return True
+
     async def receive(self) -> bytes | None:
         while not self._frames:
             self._check()
@@ -64,6 +72,10 @@ class MemoryChannel:
             self.abort()
             raise WireError(f"A frame of {len(frame)} bytes was announced; the limit is {self.limit}.")
         return frame
+
+    async def pass_on(self, deliver: Callable[[bytes], None]) -> None:
+        while (frame := await self.receive()) is not None:
+            deliver(frame)
 
     async def finish(self) -> None:
         self._check()

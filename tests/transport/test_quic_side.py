@@ -32,7 +32,15 @@ class Beside:
         """Not used here."""
         raise NotImplementedError
 
+    def send_at_once(self, body: bytes) -> bool:
+        """Not used here."""
+        raise NotImplementedError
+
     async def receive(self) -> bytes | None:
+        """Not used here."""
+        raise NotImplementedError
+
+    async def pass_on(self, deliver: Callable[[bytes], None]) -> None:
         """Not used here."""
         raise NotImplementedError
 

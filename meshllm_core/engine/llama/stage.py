@@ -189,7 +189,7 @@ class StageRunner:
         marked = np.ones(count, dtype=np.bool_) if outputs is None or not self.shape.last else outputs
         for sequence, first in self._runs(positions, sequences):
             self.trim(sequence, first)
-        if self.shape.rollback or len(set(sequences.tolist())) == 1:
+        if self.shape.rollback or count == 1 or len(set(sequences.tolist())) == 1:
             return self._decode(tokens, rows, positions, sequences, marked)
         # Recurrent memories compute a batch sequence by sequence, and hand rows back in that order.
         results: list[tuple[NDArray[np.intp], Rows]] = []
@@ -227,6 +227,10 @@ class StageRunner:
     def _runs(self, positions: Ids, sequences: Ids) -> list[tuple[int, int]]:
         """(sequence, its first position) of a step. Raises EngineError on a gap."""
         found = []
+        if len(positions) == 1:
+            sequence, first = int(sequences[0]), int(positions[0])
+            if 0 <= first <= self.held(sequence):
+                return [(sequence, first)]
         for sequence in dict.fromkeys(sequences.tolist()):
             own = positions[sequences == sequence]
             first, held = int(own[0]), self.held(sequence)
@@ -267,9 +271,10 @@ class StageRunner:
                 f"This build of llama.cpp computes {shape.architecture} in another way: {error}.",
                 hint="Use the version of llama-cpp-python that meshllm installs.",
             ) from error
-        for sequence in set(sequences.tolist()):
-            own = positions[sequences == sequence]
-            self._last_batch[sequence] = (int(own[0]), int(own[-1]) + 1)
+        if not shape.rollback:
+            for sequence in set(sequences.tolist()):
+                own = positions[sequences == sequence]
+                self._last_batch[sequence] = (int(own[0]), int(own[-1]) + 1)
         return left if left is not None else self._logits(np.flatnonzero(marked))
 
     def _logits(self, indices: NDArray[np.intp]) -> Rows:

@@ -35,6 +35,8 @@ class StageBatch:
             seq_id=self._sequence_rows,
             logits=_pointer(self._outputs, ctypes.c_int8),
         )
+        self._token_pointer = _pointer(self._tokens, ctypes.c_int32)
+        self._row_pointer = _pointer(self._rows, ctypes.c_float)
 
     def fill(
         self,
@@ -51,7 +53,7 @@ class StageBatch:
         self._outputs[:count] = outputs
         if tokens is not None:
             self._tokens[:count] = tokens
-            self._struct.token, self._struct.embd = _pointer(self._tokens, ctypes.c_int32), None
+            self._struct.token, self._struct.embd = self._token_pointer, None
         else:
             if rows is not None:
                 # What follows a row in a wider input (deepstack) stays zero.
@@ -60,7 +62,7 @@ class StageBatch:
                 self._positions[count : 4 * count] = np.concatenate(
                     (positions, positions, np.zeros_like(positions))
                 )
-            self._struct.token, self._struct.embd = None, _pointer(self._rows, ctypes.c_float)
+            self._struct.token, self._struct.embd = None, self._row_pointer
         self._struct.n_tokens = count
         return self._struct
 

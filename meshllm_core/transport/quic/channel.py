@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Literal, Protocol
 
 from meshllm_core.errors import LinkClosed, WireError
@@ -80,6 +81,17 @@ class QuicChannel:
                     raise
                 self._streams.write(self.stream_id, data[start : start + windows.PIECE])
 
+    def send_at_once(self, body: bytes) -> bool:
+        """See `Channel.send_at_once`."""
+        if self._closed:
+            raise LinkClosed(self._closed)
+        data = frame(body)
+        waits = self._turn.locked() or self._streams.backlog(self.stream_id) > windows.SEND_HIGH
+        if waits or len(data) > windows.PIECE:
+            return False
+        self._streams.write(self.stream_id, data)
+        return True
+
     async def receive(self) -> bytes | None:
         """The next frame; None when the other side finished. Raises LinkClosed, WireError."""
         while not self._frames:
@@ -94,6 +106,11 @@ class QuicChannel:
                 self._reading = asyncio.get_running_loop().create_future()
                 await self._reading
         return self._frames.popleft()
+
+    async def pass_on(self, deliver: Callable[[bytes], None]) -> None:
+        """See `Channel.pass_on`."""
+        while (frame := await self.receive()) is not None:
+            deliver(frame)
 
     async def finish(self) -> None:
         """No more frames from this side. Raises LinkClosed when that is so already."""
