@@ -24,6 +24,7 @@ from meshllm_core.models.units import show_bytes
 from meshllm_core.paths import Paths, default_paths
 
 if TYPE_CHECKING:
+    from meshllm_core.certify.record import Certified
     from meshllm_core.models.package_manifest import Manifest
     from meshllm_core.models.package_probes import GoldenProbes
     from meshllm_core.models.package_stage import StageMaker
@@ -77,7 +78,6 @@ def build(
     from meshllm_core.models.package_build import Origin, build_package
 
     paths = default_paths()
-
     located = locate(absolute(model), cache=Cache(paths.models), hub=open_hub(paths), memory_available=None)
     if not located.files:
         raise ConfigError(f"{model} is not on this disk.", hint=f"`meshllm models download {model}` first.")
@@ -123,14 +123,18 @@ def verify(folder: Folder, as_json: AsJson = False) -> None:
 @app.command()
 def show(package: Package, layers: Layers = "", as_json: AsJson = False) -> None:
     """Show what a package holds, and what a machine with some of its layers would fetch."""
-    manifest, identity = _manifest(package)
+    from meshllm_core.identity.storage import known_identity
+
+    manifest, identity, records = _manifest(package)
+    known = known_identity(default_paths())
+    certificates = package_text.certificate_documents(records, known.node if known else None)
     chosen = _range(layers) if layers else None
     if chosen and not 0 <= chosen[0] < chosen[1] <= manifest.layer_count:
         raise ConfigError(
             f"The package has {manifest.layer_count} layers: {layers} is not a part of it.",
             hint=f"Write for instance --layers 0:{manifest.layer_count}.",
         )
-    document = package_text.document(manifest, identity)
+    document = package_text.document(manifest, identity) | {"certificates": certificates}
     if chosen:
         document["fetch"] = package_text.fetch_document(manifest, *chosen)
     if as_json:
@@ -139,6 +143,8 @@ def show(package: Package, layers: Layers = "", as_json: AsJson = False) -> None
     emit(fields(package_text.rows(manifest, identity)))
     emit()
     emit(package_text.fragments(manifest))
+    for line in package_text.certificate_lines(certificates):
+        emit(clean(line))
     if chosen:
         emit()
         emit(package_text.fetch_line(manifest, *chosen))
@@ -189,16 +195,19 @@ def _probes(files: tuple[Path, ...], paths: Paths) -> "GoldenProbes | None":
         return None
 
 
-def _manifest(package: str) -> "tuple[Manifest, str]":
+def _manifest(package: str) -> "tuple[Manifest, str, tuple[Certified, ...]]":
+    """The manifest, its identity, and the certificates beside it."""
     from meshllm_core.models import package_manifest as manifests
+    from meshllm_core.models.package_certificates import read_certificates
     from meshllm_core.models.package_folder import open_package
-    from meshllm_core.models.package_hub import read_manifest
+    from meshllm_core.models.package_hub import read_hub_certificates, read_manifest
     from meshllm_core.models.package_refs import parse_source
 
     found = parse_source(absolute(package))
     if isinstance(found, Path):
         opened = open_package(found)
-        return opened.manifest, opened.identity
+        found_here = read_certificates(opened.folder, opened.manifest)
+        return opened.manifest, opened.identity, tuple(record for _, record in found_here)
     maker = _maker(Progress())
     listing = maker.hub.list_files(found.repo, found.revision)
     if not any(file.path == manifests.MANIFEST_NAME for file in listing.files):
@@ -207,7 +216,8 @@ def _manifest(package: str) -> "tuple[Manifest, str]":
             hint=f"`meshllm models show {found.repo}` says what it has.",
         )
     data = read_manifest(listing, maker)
-    return manifests.parse_manifest(data, found.repo), manifests.identity(data)
+    manifest = manifests.parse_manifest(data, found.repo)
+    return manifest, manifests.identity(data), read_hub_certificates(listing, manifest, maker)
 
 
 def _maker(progress: Progress) -> "StageMaker":

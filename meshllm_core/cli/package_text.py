@@ -1,10 +1,14 @@
 """Packages as rows for a person and as JSON for a program."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
+from meshllm_core.certify.record import Certified
+from meshllm_core.certify.verdict import judge
 from meshllm_core.cli.output import table
+from meshllm_core.ids import NodeId
 from meshllm_core.models.package_fragment import EMBEDDINGS, METADATA, OUTPUT, layer_role
 from meshllm_core.models.package_manifest import Manifest
 from meshllm_core.models.package_stage import PreparedStage
@@ -34,6 +38,33 @@ def rows(manifest: Manifest, identity: str) -> list[tuple[str, str]]:
         ("its sha256", source.sha256),
     ]
     return found + [("projector", item.path) for item in manifest.projectors or ()]
+
+
+def certificate_documents(records: Sequence[Certified], me: NodeId | None) -> list[dict[str, Any]]:
+    """What was measured of the packaged model; only what this node signed itself counts here."""
+    return [
+        {
+            "codec": record.certificate.codec.label,
+            "cuts": list(record.certificate.cuts),
+            "backend": record.certificate.backend,
+            "verdict": str(judge(record.certificate.figures)),
+            "signer": record.signer.hex(),
+            "trusted": record.signer == me,
+        }
+        for record in records
+    ]
+
+
+def certificate_lines(documents: Sequence[dict[str, Any]]) -> list[str]:
+    """A sentence for each of them."""
+    found = []
+    for one in documents:
+        cuts = ", ".join(map(str, one["cuts"]))
+        whose = "this node" if one["trusted"] else f"{one['signer'][:10]}, not trusted here"
+        found.append(
+            f"{one['codec']} is {one['verdict']} cut at {cuts} on {one['backend']}: signed by {whose}."
+        )
+    return found
 
 
 def fragments(manifest: Manifest) -> str:

@@ -65,7 +65,11 @@ def read_certificates(folder: Path, manifest: Manifest) -> tuple[tuple[bytes, Ce
     if not path.is_file() or path.is_symlink():
         return ()
     with storing(folder), path.open("rb") as stream:
-        data = stream.read(MAX_BYTES + 1)
+        return parse_certificates(stream.read(MAX_BYTES + 1), manifest)
+
+
+def parse_certificates(data: bytes, manifest: Manifest) -> tuple[tuple[bytes, Certified], ...]:
+    """The file's content, as `read_certificates` gives it. Raises ModelFileInvalid."""
     try:
         if len(data) > MAX_BYTES:
             raise _invalid(f"it is longer than {MAX_BYTES} bytes")

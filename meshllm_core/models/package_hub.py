@@ -8,11 +8,12 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from meshllm_core.certify.record import Certified
 from meshllm_core.errors import DownloadFailed, ModelError
 from meshllm_core.models import package_manifest as manifests
 from meshllm_core.models.cache import Source, SourceFile
 from meshllm_core.models.hub import RemoteRepo
-from meshllm_core.models.package_certificates import CERTIFICATES_NAME, MAX_BYTES
+from meshllm_core.models.package_certificates import CERTIFICATES_NAME, MAX_BYTES, parse_certificates
 from meshllm_core.models.package_folder import check_probes
 from meshllm_core.models.package_fragment import EMBEDDINGS, METADATA, OUTPUT, Role, layer_role
 from meshllm_core.models.package_probes import MAX_PROBES_BYTES, PROBES_NAME, ProbeFile
@@ -230,8 +231,25 @@ def read_manifest(listing: RemoteRepo, maker: StageMaker) -> bytes:
             f"{manifests.MAX_MANIFEST_BYTES}.",
             hint="It is no layer package: use another one.",
         )
+    return _read(listing, file, maker)
+
+
+def read_hub_certificates(
+    listing: RemoteRepo, manifest: manifests.Manifest, maker: StageMaker
+) -> tuple[Certified, ...]:
+    """The certificates beside a manifest at the hub; whom to believe is for the caller.
+
+    Raises ModelFileInvalid, DownloadFailed, HubUnreachable.
+    """
+    file = next((file for file in listing.files if file.path == CERTIFICATES_NAME), None)
+    if file is None or file.size > MAX_BYTES:
+        return ()
+    return tuple(record for _, record in parse_certificates(_read(listing, file, maker), manifest))
+
+
+def _read(listing: RemoteRepo, file: RemoteFile, maker: StageMaker) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
-        target = Path(folder) / manifests.MANIFEST_NAME
+        target = Path(folder) / "file"
         maker.hub.download(
             listing.repo,
             listing.commit,

@@ -295,12 +295,12 @@ class SplitHost(ModelRow):
         )
         self._set("ready")
         if model.probes is None:
-            self._notice("info", f"{self.id}: {NO_PROBES}.")
+            self._notice("info", f"{NO_PROBES[0].upper()}{NO_PROBES[1:]}.")
 
     async def _may_go_on(self, reason: str) -> bool:
         """Whether to plan anew, after a pause; not when it failed too often within ten minutes."""
         going_on = self._recent_failures() < self.settings.restart_limit
-        text = f"{reason}. " + ("It is planned anew." if going_on else "It failed too often.")
+        text = f"{reason.rstrip('.')}. " + ("It is planned anew." if going_on else "It failed too often.")
         self._notice("warning" if going_on else "error", clean_text(text, 400))
         if not going_on:
             self._fail(
