@@ -5,8 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from meshllm_core.certify.record import seal_certificate
 from meshllm_core.errors import ExitCode
+from meshllm_core.identity.keys import SigningKey
+from meshllm_core.identity.storage import load_or_create
+from meshllm_core.models.certificates import CertificateStore, hash_artifact
+from meshllm_core.models.marks import in_use
 from meshllm_core.paths import Paths
+from tests.certify.support import certificate
 from tests.cli.conftest import Result, write_config
 from tests.models.packages import LAYERS, files_of, tensors_of, write_model
 from tests.support.hub import LocalHub, serve_hub
@@ -78,6 +84,46 @@ def test_fetch_gets_what_show_said(meshllm: Run, folder: Path, hub: LocalHub, mo
     assert meshllm("models", "prune").out == ""
     assert "removed" in meshllm("models", "prune", "tiny").out
     assert not Path(fetched["file"]).exists()
+
+
+def test_stages_are_listed_and_those_that_come_again_are_pruned(
+    meshllm: Run, folder: Path, hub: LocalHub
+) -> None:
+    cut = Path(meshllm("package", "fetch", str(folder), "--layers", "1:3", "--json").document["file"])
+    fetched = Path(meshllm("package", "fetch", f"hf://{REPO}", "--layers", "0:2", "--json").document["file"])
+    rows = [m for m in meshllm("models", "list", "--json").document["models"] if m["kind"] == "layers"]
+    stages = {row["ref"]: row["stages"] for row in rows}
+    assert stages == {
+        str(folder): [{"layer_start": 1, "layer_end": 3, "bytes": cut.stat().st_size}],
+        f"hf://{REPO}": [{"layer_start": 0, "layer_end": 2, "bytes": fetched.stat().st_size}],
+    }
+    listed = meshllm("models", "list").out
+    assert "layers 1 to 2" in listed and "layers 0 to 1" in listed
+    with in_use((cut,)):
+        assert "stays" in meshllm("models", "prune").err
+    assert "would be removed" in meshllm("models", "prune", "--dry-run").out and cut.exists()
+    assert "removed" in meshllm("models", "prune").out
+    assert fetched.exists() and not cut.exists()
+
+
+def test_certificates_go_along_and_show_says_whose_they_are(
+    meshllm: Run, model: Path, paths: Paths, tmp_path: Path
+) -> None:
+    artifact = hash_artifact([model])
+    store = CertificateStore(paths.certificates)
+    stranger = SigningKey.generate()
+    store.add(seal_certificate(load_or_create(paths).key, certificate(artifact=artifact, cuts=(2,))))
+    store.add(seal_certificate(stranger, certificate(artifact=artifact, cuts=(3,))))
+    target = str(tmp_path / "certified")
+    assert meshllm("package", "build", str(model), "--out", target, "--no-probes").code == 0
+    shown = meshllm("package", "show", target).out
+    assert "q8x is exact cut at 2 on cpu: signed by this node." in shown
+    assert f"cut at 3 on cpu: signed by {stranger.public.hex()[:10]}, not trusted here." in shown
+    documents = meshllm("package", "show", target, "--json").document["certificates"]
+    assert {(one["signer"], one["trusted"]) for one in documents} == {
+        (load_or_create(paths).key.public.hex(), True),
+        (stranger.public.hex(), False),
+    }
 
 
 @pytest.mark.parametrize("layers", ["", "3", "a:b", "2:99", "3:2", "-1:2", "1:2:3", "٣:٤"])
