@@ -60,6 +60,8 @@ class MeshApp(App[int]):
         "styles/help.tcss",
         "styles/small.tcss",
         "styles/split.tcss",
+        "styles/certify.tcss",
+        "styles/settings.tcss",
     ]
     BINDINGS = bindings_of(ANYWHERE)
     DEFAULT_MODE = "mesh"

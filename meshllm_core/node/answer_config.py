@@ -107,5 +107,5 @@ def _write(parts: NodeParts, name: str, value: str | None, environ: Mapping[str,
     elif _next(row, settings, after) == getattr(settings, name):
         words = f"{name} is {shown}, as the node runs already."
     else:
-        words = f"{name} is {shown} from the node's next start on."
+        words = f"{name} is {shown} from the node's next start."
     return Configured(key=name, file=str(file), next_value=shown, effect=effect, words=words)

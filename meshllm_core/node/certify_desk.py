@@ -18,7 +18,6 @@ from meshllm_core.config import Settings
 from meshllm_core.engine.certify_model import CODECS, MeasurementPlan, find_files, measure, plan_measurement
 from meshllm_core.engine.certify_protocol import Doing
 from meshllm_core.errors import MeshError, ModelTooLarge, NodeError, RequestCancelled
-from meshllm_core.ids import ModelId
 from meshllm_core.models.cache import Cache
 from meshllm_core.models.hub import Hub
 from meshllm_core.models.memory import read_memory
@@ -103,7 +102,9 @@ class CertifyDesk:
 
     def _plan(self, model: str, cuts: tuple[int, ...], codecs: tuple[str, ...]) -> MeasurementPlan:
         cache = Cache(self.paths.models)
-        row = self.store.snapshot.model(ModelId(model))
+        models = self.store.snapshot.models
+        # A record may know no more than the file's name.
+        row = next((row for row in models if model in (row.id, Path(row.path).name)), None)
         known = (row.path or row.ref) if row is not None else model
         files, name = find_files(known, cache, Hub(endpoint=self.settings.hub_endpoint or None))
         source = cache.source(Path(files[0]).parent)

@@ -21,8 +21,10 @@ PAGES: tuple[PageSpec, ...] = (
     PageSpec("mesh", "Mesh", "Mesh", "1", "mesh:MeshPage"),
     PageSpec("split", "Split", "Split", "3", "split:SplitPage"),
     PageSpec("plan", "Planner", "Plan", "4", "plan:PlanPage"),
+    PageSpec("certify", "Certify", "Certs", "5", "certify:CertifyPage"),
     PageSpec("chat", "Chat", "Chat", "7", "chat:ChatPage"),
     PageSpec("requests", "Requests", "Reqs", "8", "requests:RequestsPage"),
     PageSpec("activity", "Activity", "Events", "9", "activity:ActivityPage"),
+    PageSpec("settings", "Settings", "Setup", "0", "settings:SettingsPage"),
 )
 """In the order of the bar."""

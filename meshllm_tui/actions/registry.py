@@ -5,10 +5,10 @@ No Textual at import, so that documentation can be made from it too.
 
 from collections.abc import Iterator
 
-from meshllm_tui.actions import activity, chat, frame, mesh, plan, requests, split
+from meshllm_tui.actions import activity, certify, chat, frame, mesh, plan, requests, settings, split
 from meshllm_tui.actions.action import Action, Place
 
-_TABLES = (activity, frame, mesh, split, plan, chat, requests)
+_TABLES = (activity, frame, mesh, split, plan, certify, chat, requests, settings)
 
 PLACES: dict[str, Place] = {place.name: place for table in _TABLES for place in table.PLACES}
 ACTIONS: tuple[Action, ...] = tuple(action for table in _TABLES for action in table.ACTIONS)

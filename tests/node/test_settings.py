@@ -48,7 +48,7 @@ async def test_settings_of_a_running_node(tmp_path: Path) -> None:
 
             done = await client.act("configure", key="queue_limit", value="17")
             assert done["effect"] == "next_start"
-            assert "17 from the node's next start on" in done["words"]
+            assert "17 from the node's next start" in done["words"]
             row = await row_of(client, "queue_limit")
             assert (row.value, row.next_value) == ("9", "17")
             assert file.read_text() == f'# mine\napi_key = "{SECRET}"\nlanes = 2\nqueue_limit = 17\n'

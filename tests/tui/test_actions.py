@@ -7,7 +7,9 @@ from meshllm_tui.actions.action import Action
 from meshllm_tui.actions.registry import ACTIONS, PLACES, help_rows
 from meshllm_tui.app import MeshApp
 from meshllm_tui.keys import bindings_of
+from meshllm_tui.pages.certify import CertifyPage
 from meshllm_tui.pages.page import Page
+from meshllm_tui.pages.settings import SettingsPage
 from meshllm_tui.pages.split import SplitDesk
 from meshllm_tui.widgets.activity_pane import ActivityPane
 from meshllm_tui.widgets.chat_pane import ChatPane
@@ -25,6 +27,8 @@ from meshllm_tui.widgets.splits_pane import SplitsPane
 OWNERS = {
     "anywhere": MeshApp,
     "page": Page,
+    "certify": CertifyPage,
+    "settings": SettingsPage,
     "node": NodePane,
     "models": ModelsPane,
     "chat": ChatPane,

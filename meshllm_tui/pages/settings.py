@@ -1,0 +1,206 @@
+"""The page of settings: every key with its help and where its value comes from; changed in place."""
+
+from collections.abc import Sequence
+
+from textual import work
+from textual.app import ComposeResult
+from textual.containers import Horizontal
+
+from meshllm_core.api.schema_config import Config, ConfigRow
+from meshllm_core.errors import MeshError
+from meshllm_tui.cleaning import one_line
+from meshllm_tui.keys import bindings_of
+from meshllm_tui.pages.page import MEDIUM, Page, Pane
+from meshllm_tui.present import Line, NodeView, Span, error_lines, line
+from meshllm_tui.settings_rows import DASHBOARD, theme_row
+from meshllm_tui.themes import THEMES
+from meshllm_tui.widgets.search_list import SearchList
+from meshllm_tui.widgets.setting_pane import SettingPane
+from meshllm_tui.widgets.settings_pane import SettingsPane
+
+THEME = "theme"
+
+
+class SettingsPage(Page):
+    """The keys left, the chosen one right."""
+
+    NAME = "settings"
+    PANES = ("keys-of-config", "setting")
+    FIRST = "keys-of-config"
+    BINDINGS = bindings_of("settings")
+    _link = ""
+    """As it was when the page was drawn last."""
+
+    def body(self) -> ComposeResult:
+        """The panes."""
+        with Horizontal(id="settings-panes"):
+            yield SettingsPane()
+            yield SettingPane()
+
+    @property
+    def listed(self) -> SettingsPane:
+        """The list."""
+        return self.query_one(SettingsPane)
+
+    @property
+    def setting(self) -> SettingPane:
+        """The chosen one."""
+        return self.query_one(SettingPane)
+
+    def place_panes(self) -> None:
+        """Both where there is room; else the one with the keyboard."""
+        narrow, setting = self.app.size.width < MEDIUM, self.active == "setting"
+        self.query_one("#keys-of-config").display = not (narrow and setting)
+        self.query_one("#setting").display = not narrow or setting
+
+    def on_mount(self) -> None:
+        """Ask at once."""
+        super().on_mount()
+        self._theme = self.app.theme
+        self._ask()
+
+    def pane(self, name: str) -> Pane:
+        """The page itself has the keys that work in both panes."""
+        return self if name == self.NAME else super().pane(name)
+
+    def focus_main(self) -> None:
+        """Give the keyboard to the active pane."""
+        self.pane(self.active).focus_main()
+
+    def go(self, name: str) -> None:
+        """Give the keyboard to a pane."""
+        super().go(self.active if name == self.NAME else name)
+
+    def show(self, view: NodeView) -> None:
+        """Draw what is new; ask anew when the node is back, which may have been started otherwise."""
+        super().show(view)
+        if view.link == "live" and self._link not in ("", "live"):
+            self._ask()
+        self._link = view.link
+
+    def _own_rows(self, answer: Config | MeshError | None) -> Sequence[ConfigRow]:
+        known = answer.rows if isinstance(answer, Config) else ()
+        if any(row.key == THEME for row in known):
+            return ()
+        return (theme_row(self.app.theme, [theme.name for theme in THEMES]),)
+
+    @work(group="config", exclusive=True, exit_on_error=False)
+    async def _ask(self) -> None:
+        answer: Config | MeshError
+        try:
+            answer = await self.session.client.ask("config", Config)
+        except MeshError as error:
+            answer = error
+            if isinstance(self.listed.answer, Config):
+                self.notify(str(error)[:300], severity="warning", markup=False)
+        self._take(answer)
+
+    def _take(self, answer: Config | MeshError | None) -> None:
+        self.listed.take(answer, self._own_rows(answer or self.listed.answer))
+        self.listed.show(self.session.view())
+        self._tell()
+
+    def _tell(self) -> None:
+        self.setting.choose(self.listed.chosen, self.listed.file)
+        self.refresh_bindings()
+
+    def on_search_list_searched(self, event: SearchList.Searched) -> None:
+        """List what is found."""
+        event.stop()
+        self.listed.draw()
+
+    def on_search_list_moved(self, event: SearchList.Moved) -> None:
+        """Show the chosen setting."""
+        event.stop()
+        self._tell()
+
+    def on_search_list_opened(self, event: SearchList.Opened) -> None:
+        """Change it."""
+        event.stop()
+        self.action_edit()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Most need a chosen setting; back to its default goes only what the file names."""
+        if action not in ("edit", "copy", "reset"):
+            return True
+        row = self.listed.chosen if self.is_mounted else None
+        return row is not None and (action != "reset" or row.in_file)
+
+    def action_search(self) -> None:
+        """Write a search."""
+        self.go("keys-of-config")
+        self.listed.focus_search()
+
+    def action_ask(self) -> None:
+        """Read the settings again."""
+        self._ask()
+
+    def action_copy(self) -> None:
+        """Copy the chosen setting as config.toml writes it."""
+        row = self.listed.chosen
+        if row is not None:
+            value = '""  # a secret, not shown' if row.secret else row.value
+            self.app.copy_to_clipboard(f"{row.key} = {value}")
+            self.notify(f"Copied {row.key}.", markup=False)
+
+    def action_edit(self) -> None:
+        """Change the chosen setting."""
+        if self.listed.chosen is not None:
+            self._theme = self.app.theme
+            self._tell()
+            self._activate("setting")
+            self.setting.edit()
+
+    def action_reset(self) -> None:
+        """Take the key out of config.toml again."""
+        row = self.listed.chosen
+        if row is not None and row.in_file:
+            self._write(row, None)
+
+    def on_setting_pane_left(self, event: SettingPane.Left) -> None:
+        """Nothing was changed, and colours that were tried go back."""
+        event.stop()
+        if event.row.key == THEME:
+            self.app.theme = self._theme
+        self.go("keys-of-config")
+
+    def on_setting_pane_tried(self, event: SettingPane.Tried) -> None:
+        """Colours are tried at once."""
+        event.stop()
+        if event.row.key == THEME and event.value in self.app.available_themes:
+            self.app.theme = event.value
+
+    def on_setting_pane_written(self, event: SettingPane.Written) -> None:
+        """Ask the node to write it, or change what is the dashboard's own."""
+        event.stop()
+        row, value = event.row, event.value
+        if row.section == DASHBOARD and not row.variable:
+            self._theme = value
+            self._done((line(Span(f"✓ The colours are {value}, until this dashboard is closed.", "ok")),))
+            self._take(None)
+        else:
+            self._write(row, value)
+
+    @work(group="configure", exclusive=True, exit_on_error=False)
+    async def _write(self, row: ConfigRow, value: str | None) -> None:
+        self.setting.say((line(Span("◌ asking the node…", "accent")),))
+        try:
+            done = await self.session.act("configure", key=row.key, value=value)
+        except MeshError as error:
+            self.setting.say(error_lines(error.message, error.hint))
+            self.app.bell()
+            return
+        if row.key == THEME:
+            self._theme = self.app.theme
+        words = one_line(str(done.get("words", "Written.")), 300)
+        tone = "warn" if done.get("effect") == "none" else "ok"
+        mark = "!" if tone == "warn" else "✓"
+        self._done((line(Span(f"{mark} {words}", "warn" if tone == "warn" else "ok")),))
+        self._ask()
+
+    def _done(self, lines: tuple[Line, ...]) -> None:
+        self.setting.close()
+        self.setting.say(lines)
+        self.go("keys-of-config")
+        if self.app.size.width < MEDIUM:
+            self.notify("".join(span.text for span in lines[0]), markup=False)
