@@ -122,6 +122,9 @@ class SplitHost(ModelRow):
         try:
             await run.prepare()
             reason = await self._running(run, model)
+        except MeshError as error:
+            reason = describe(error)
+            raise
         finally:
             self.engine, self.memory_needed = None, 0
             if not self.closing:
