@@ -76,6 +76,8 @@ def refusal_lines(answer: PlanAnswer) -> tuple[Line, ...]:
 def plan_lines(answer: PlanAnswer, candidate: PlanCandidate, width: int) -> tuple[Line, ...]:
     """One candidate: its map, its stages, what a token costs, why."""
     lines: list[Line] = [line(one_line(answer.sentence, 600))]
+    if answer.candidates[:1] != (candidate,):
+        lines.append(line(Span(f"{one_line(candidate.price, 600)}.", "strong")))
     if answer.hop_ms is not None:
         lines.append(line(Span(f"! {ms_words(answer.hop_ms)} are supposed for every hop", "warn")))
     lines.append(line(""))

@@ -193,6 +193,11 @@ def _price(model: ModelView, split: SplitView, snapshot: NodeSnapshot | None) ->
         yield _fact("Per token", f"{ms_words(network)} of network; no machine's speed is measured")
     if (now := _now(model, snapshot)) != "":
         yield _fact("", now)
+    if model.in_flight > 0:
+        yield _fact("In flight", f"up to {count(min(model.in_flight, 10**9), 'token')} between the stages")
+    if split.chunk > 0:
+        ahead = f", {count(split.ahead, 'chunk')} ahead of its step" if 0 < split.ahead < 10**6 else ""
+        yield _fact("Prompts", f"travel by {capped(split.chunk)} tokens{ahead}")
     if target > 0 and (predicted > 0 or network > target):
         met = 0 < predicted <= target
         words = f"{'✓ meets' if met else '! misses'} {ms_words(target)} a token"

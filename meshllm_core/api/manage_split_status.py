@@ -133,6 +133,7 @@ def _split(view: ModelView, split: SplitView) -> SplitStatus:
         decode_tpot_target_met=_target_met(split),
         prefill_chunk_tokens=split.chunk or None,
         prefill_chunks_in_flight=split.ahead + 1 if split.chunk else None,
+        tokens_in_flight=view.in_flight,
     )
 
 

@@ -97,3 +97,5 @@ class SplitStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens of a prompt that travel together, chosen by what was measured of machines and links."""
     prefill_chunks_in_flight: int | None
     """Chunks of one prompt that may be between its driver and the stages."""
+    tokens_in_flight: int
+    """That were between the stages at the same time, at most, within the last second of work."""

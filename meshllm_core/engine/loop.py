@@ -142,6 +142,7 @@ class EngineLoop:
             cells_used=self._ledger.used,
             cells_total=self._ledger.total,
             stage_ms=self._context.stage_ms,
+            in_flight=self._context.most_in_flight() if self._lanes.active else 0,
         )
 
     # Lanes and sequences --------------------------------------------------------------------

@@ -145,6 +145,8 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True, tag="stats"):
     cells_total: int
     stage_ms: float = 0.0
     """What the last stage of a split model takes for a step of decodes itself, smoothed; 0: not split."""
+    in_flight: int = 0
+    """Tokens of a split model that were between its stages at the same time, at most; 0: not split."""
 
 
 class ChainBroken(msgspec.Struct, frozen=True, kw_only=True, tag="chain_broken"):

@@ -108,6 +108,7 @@ class SplitContext:
         self._trims: dict[int, int] = {}
         self.stage_ms = 0.0
         """What a step of decodes takes here, smoothed."""
+        self._most_in_flight = 0
 
     # KV cache -------------------------------------------------------------------------------
 
@@ -248,7 +249,16 @@ class SplitContext:
         self._under_way[self._number] = _Sent(
             [part.key for part in parts], time.monotonic(), urgent, unit.sequences, unit.positions
         )
+        self._most_in_flight = max(self._most_in_flight, self._in_flight())
         self._units.send(encode(unit))
+
+    def _in_flight(self) -> int:
+        return sum(key[2] for sent in self._under_way.values() for key in sent.keys)
+
+    def most_in_flight(self) -> int:
+        """Tokens that were under way at the same time, at most, since the last call."""
+        most, self._most_in_flight = self._most_in_flight, self._in_flight()
+        return most
 
     def _taken_trims(self) -> bytes:
         if not self._trims:

@@ -149,4 +149,5 @@ def throughput(model: ModelId, stats: Stats) -> ev.ThroughputMeasured:
         queued=stats.queued,
         cells_used=stats.cells_used,
         cells_total=stats.cells_total,
+        in_flight=stats.in_flight,
     )

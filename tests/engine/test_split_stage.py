@@ -10,7 +10,7 @@ import pytest
 
 from meshllm_core.engine.chain import Unit, decode, encode
 from meshllm_core.engine.chain_spec import ChainSpec
-from meshllm_core.engine.protocol import LoadSpec
+from meshllm_core.engine.protocol import LoadSpec, Stats
 from meshllm_core.engine.supervisor import EngineProcess
 from meshllm_core.engine.types import Delta, GenerationRequest, Sampling
 from meshllm_core.errors import EngineError
@@ -36,6 +36,8 @@ class Pair:
     refused: list[str] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
     to_stage: list[bytes] = field(default_factory=list)
+    stats: list[Stats] = field(default_factory=list)
+    """What the driver's engine said of itself."""
     change: Callable[[bytes], bytes] = lambda unit: unit
     """What becomes of a unit on its way to the driver."""
 
@@ -59,6 +61,7 @@ async def pair(folder: Path) -> AsyncIterator[Pair]:
     """SmolLM2, divided."""
     rules = StageRules(open_source(local_files(require_default_model())))
     engines = []
+    stats: list[Stats] = []
     for number, (start, end) in enumerate(((0, CUT), (CUT, rules.layers))):
         planned = plan_stage_file(rules, start, end)
         file = write_stage_file(planned, folder / f"{number}.gguf")
@@ -76,8 +79,8 @@ async def pair(folder: Path) -> AsyncIterator[Pair]:
             files=(str(file),), context=CONTEXT, lanes=LANES, prefix_slots=LANES, queue_limit=8, batch=BATCH,
             threads=1, chain=chain,
         )  # fmt: skip
-        engines.append((EngineProcess(f"stage {number}", folder / f"{number}.log", lambda _: None), spec))
-    made = Pair(engines[0][0], engines[1][0])
+        engines.append((EngineProcess(f"stage {number}", folder / f"{number}.log", stats.append), spec))
+    made = Pair(engines[0][0], engines[1][0], stats=stats)
     made.wire()
     try:
         for engine, spec in engines:
@@ -106,6 +109,21 @@ async def test_requests_at_the_same_time_are_under_way_together_and_answer_as_al
         assert together == alone
         # In one batch for all they would be 24 decodes; each by itself 96.
         assert len(chain.to_stage) - began > 40
+
+
+async def test_how_many_tokens_are_under_way_is_told_while_there_are_any(tmp_path: Path) -> None:
+    async with pair(tmp_path) as chain:
+        chain.seconds = 0.02
+        await answer(chain.driver, "A cat", 40)
+        await until(lambda: bool(chain.stats) and not chain.stats[-1].active)
+        assert chain.stats[0].in_flight >= 1
+        assert chain.stats[-1].in_flight == 0
+        before = len(chain.stats)
+        await asyncio.gather(*(answer(chain.driver, prompt, 60) for prompt in PROMPTS))
+        await until(lambda: not chain.stats[-1].active)
+        told = [each.in_flight for each in chain.stats[before:]]
+        assert LANES <= max(told) <= LANES * BATCH
+        assert told[-1] == 0
 
 
 async def test_a_request_that_is_given_up_midway_disturbs_no_other(tmp_path: Path) -> None:

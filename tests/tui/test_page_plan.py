@@ -76,6 +76,8 @@ def test_what_was_supposed_and_what_was_not_measured_is_said() -> None:
     assert "! 40 ms are supposed for every hop" in said
     assert "its speed is not measured, hop 24 ms (assumed)" in said
     assert "○ not from here" in said
+    assert f"{OTHER.price}." in said
+    assert SPLIT.price not in plain(plan_lines(answer(), SPLIT, 75)).replace(answer().sentence, "")
     assert "which ranks better" in said
 
 

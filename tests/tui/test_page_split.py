@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+import msgspec
 import pytest
 
 from meshllm_core.state import events as ev
@@ -110,8 +111,16 @@ def test_what_a_token_takes_is_measured_at_the_requests() -> None:
         queued=0,
         cells_used=10,
         cells_total=100,
+        in_flight=9,
     )
-    assert "62 ms measured now, 2 requests at a time" in page_of(spread(busy, done=True))
+    page = page_of(spread(busy, done=True))
+    assert "62 ms measured now, 2 requests at a time" in page
+    assert "up to 9 tokens between the stages" in page
+    idle = msgspec.structs.replace(busy, active=0, in_flight=0)
+    assert "In flight" not in page_of(spread(busy, idle, done=True))
+    chunks = splits.planned(chunk=128, ahead=3)
+    page = page_of(fold(splits.under_way()[0], chunks, snapshot=bare()))
+    assert "travel by 128 tokens, 3 chunks ahead of its step" in page
 
 
 @pytest.mark.parametrize(
@@ -275,7 +284,7 @@ async def test_nothing_is_done_where_nothing_is_split() -> None:
     client = ScriptedClient(state=bare())
     async with dashboard(client) as screen:
         page = await opened(screen)
-        await screen.press("u", "c", "r", "y", "p", "enter", "tab")
+        await screen.press("u", "c", "r", "y", "w", "enter", "tab")
         assert client.acted == []
         assert screen.app.page is page
         assert "No model is split" in screen.text
@@ -337,7 +346,7 @@ async def test_planning_opens_the_planner_with_that_model(way: str) -> None:
     client = ScriptedClient(state=spread(done=True), replies=given)
     async with dashboard(client) as screen:
         await opened(screen)
-        await perform(screen, way, "p", "other ways there are")
+        await perform(screen, way, "w", "other ways there are")
         await screen.until(lambda: screen.app.page.NAME == "plan")
         await screen.until(lambda: client.questions[-1][1].get("model") == splits.MODEL)
 

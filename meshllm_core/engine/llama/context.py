@@ -65,6 +65,10 @@ class Context:
     def ahead(self, tokens: Sequence[int], start: int, sequence: int) -> None:
         """Never asked for: see `ahead_limit`."""
 
+    def most_in_flight(self) -> int:
+        """Nothing travels."""
+        return 0
+
     # KV cache -------------------------------------------------------------------------------
 
     def drop(self, sequence: int, start: int = 0) -> bool:
