@@ -219,6 +219,8 @@ class ThroughputMeasured(Event, frozen=True, kw_only=True, tag="throughput_measu
     cells_used: int
     """KV cache cells that hold something."""
     cells_total: int
+    in_flight: int = 0
+    """Tokens between the stages of a split model at the same time, at most, since the last sample."""
 
 
 class NoticeLogged(Event, frozen=True, kw_only=True, tag="notice_logged"):

@@ -68,6 +68,8 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True):
     queued: int = 0
     cells_used: int = 0
     cells_total: int = 0
+    in_flight: int = 0
+    """Tokens between the stages of a split model at the same time; 0 where none are or it is whole."""
     requests_served: int = 0
     restarts: int = 0
     error_code: str = ""
