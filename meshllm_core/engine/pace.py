@@ -8,6 +8,7 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -25,11 +26,9 @@ PREFILLS = (32, 128, 128)
 CONTEXT = 512
 
 
-def measure(job: PaceJob, began: float) -> PaceFound:
-    """Writes the model, loads it, and takes the time of its steps. Raises MeshError, OSError.
-
-    `began`: when, by the monotonic clock, the SECONDS began.
-    """
+def measure(job: PaceJob) -> PaceFound:
+    """Writes the model, loads it, and takes the time of its steps. Raises MeshError, OSError."""
+    began, ends = time.monotonic(), _spent(job) + SECONDS
     with tempfile.TemporaryDirectory(prefix="pace-", dir=job.folder) as folder:
         file = Path(folder) / "pace.gguf"
         write_pace_model(file)
@@ -45,7 +44,7 @@ def measure(job: PaceJob, began: float) -> PaceFound:
         )
         runner = StageRunner(spec, outputs=1)
         try:
-            decode, prefill = _shortest(runner, began + SECONDS)
+            decode, prefill = _shortest(runner, lambda: ends - _spent(job))
         finally:
             runner.close()
     return PaceFound(
@@ -55,8 +54,16 @@ def measure(job: PaceJob, began: float) -> PaceFound:
     )
 
 
-def _shortest(runner: StageRunner, deadline: float) -> tuple[float, float]:
-    """Seconds of a decode, and of a prompt per token; 0 for what there was no time for."""
+def _spent(job: PaceJob) -> float:
+    """Seconds of each thread's work: a machine that is busy makes it wait, which costs nobody anything."""
+    return time.process_time() / job.threads
+
+
+def _shortest(runner: StageRunner, left: Callable[[], float]) -> tuple[float, float]:
+    """Seconds of a decode, and of a prompt per token; 0 for what there was no time for.
+
+    `left`: seconds that may still be spent.
+    """
     held = 0
 
     def step(count: int) -> float:
@@ -75,12 +82,12 @@ def _shortest(runner: StageRunner, deadline: float) -> tuple[float, float]:
 
     step(1)  # The first step allocates, and touches every weight for the first time.
     decodes = [step(1)]
-    while len(decodes) < DECODES and time.monotonic() + max(decodes) < deadline - SECONDS / 2:
+    while len(decodes) < DECODES and left() > SECONDS / 2:
         decodes.append(step(1))
     # A decode is a prompt of one token: what is slower than that was disturbed.
     prefill, measured = min(decodes), False
     for count in PREFILLS:
-        if time.monotonic() + prefill * count > deadline:
+        if prefill * count > left():
             break
         prefill, measured = min(prefill, step(count) / count), True
     return min(decodes), prefill if measured else 0.0
@@ -88,14 +95,13 @@ def _shortest(runner: StageRunner, deadline: float) -> tuple[float, float]:
 
 def main() -> None:
     """Read the job, write the result; llama.cpp's own words go to stderr."""
-    began = time.monotonic()
     out = os.dup(1)
     os.dup2(2, 1)
     if sys.platform == "win32":
         psutil.Process().nice(psutil.IDLE_PRIORITY_CLASS)
     else:
         os.nice(19)
-    os.write(out, msgspec.json.encode(measure(job_decoder.decode(sys.stdin.buffer.read()), began)))
+    os.write(out, msgspec.json.encode(measure(job_decoder.decode(sys.stdin.buffer.read()))))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import msgspec
 
 SECONDS = 3.0
-"""Of measuring, at most; what was measured by then counts."""
+"""Of each thread's work, at most; what was measured by then counts."""
 
 
 class PaceJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,7 +24,7 @@ class PaceFound(msgspec.Struct, frozen=True, kw_only=True):
     prefill: int
     """Bytes of weights times tokens of a prompt, in a second; 0: there was no time to measure it."""
     seconds: float
-    """How long it took, its imports left out."""
+    """How long it took by the clock, its imports left out."""
 
 
 job_decoder = msgspec.json.Decoder(PaceJob)

@@ -12,7 +12,7 @@ import msgspec
 import psutil
 
 from meshllm_core.config import Settings
-from meshllm_core.engine.pace_protocol import SECONDS, PaceFound, PaceJob, found_decoder
+from meshllm_core.engine.pace_protocol import PaceFound, PaceJob, found_decoder
 from meshllm_core.engine.supervisor import ENVIRONMENT
 from meshllm_core.errors import EngineError, MeshError, describe
 from meshllm_core.models.hardware import Hardware
@@ -21,20 +21,22 @@ from meshllm_core.node.pace_file import Conditions, KeptPace, engine_version, ke
 from meshllm_core.paths import Paths
 from meshllm_core.state import events as ev
 from meshllm_core.state.pace import observed
-from meshllm_core.state.pace_events import Pace
+from meshllm_core.state.pace_events import UNKNOWN, Pace
 from meshllm_core.state.snapshot import NodeSnapshot
 
 log = logging.getLogger(__name__)
 
-IMPORT_SECONDS = 5.0
-"""So long the process may take beside its SECONDS of measuring: it starts with the lowest priority."""
+LIMIT_SECONDS = 30.0
+"""So long the process may take by the clock: with the lowest priority, it may have to wait for others."""
 MEMORY_NEEDED = 1 << 30
 """Bytes that must be free: the process takes a quarter of that, and nothing may be swapped out for it."""
 ANSWER_LIMIT = 1 << 12
 QUIET_SECONDS = 1.0
 """So often it looks whether nothing loads and nobody is answered."""
+TRIES = 3
+"""A calibration that fails is tried again so often: a machine may be busy when it starts."""
 WATCH_SECONDS = 60.0
-"""So often what answers show is kept, where …"""
+"""So often it tries, and so often what answers show is kept, where …"""
 NEWS = 0.1
 """… it differs by this share."""
 
@@ -65,18 +67,21 @@ class PaceKeeper:
     async def run(self, hardware: Hardware) -> None:
         """Tells what is kept, or calibrates once nothing else happens; then keeps what answers show."""
         conditions = conditions_of(self.settings, hardware)
-        pace = await asyncio.to_thread(kept_pace, self.paths, conditions)
-        if pace is not None:
-            self._tell(pace)
-        elif self.settings.calibrate:
-            pace = await self._calibrated(conditions)
-        await self._watch(conditions, pace or Pace())
+        kept = await asyncio.to_thread(kept_pace, self.paths, conditions) or UNKNOWN
+        if kept.source:
+            self._tell(kept)
+        tries = TRIES if self.settings.calibrate else 0
+        while True:
+            wanted = tries > 0 and not kept.source
+            if wanted and _idle(self.snapshot()):
+                wanted = False
+                if _fit():
+                    tries -= 1
+                    kept = await self._calibrated(conditions)
+            kept = await self._refined(conditions, kept)
+            await asyncio.sleep(QUIET_SECONDS if wanted else WATCH_SECONDS)
 
-    async def _calibrated(self, conditions: Conditions) -> Pace | None:
-        await self._quiet()
-        if why := _unfit():
-            log.info("this machine's speed is not calibrated: %s", why)
-            return None
+    async def _calibrated(self, conditions: Conditions) -> Pace:
         folder = self.paths.stages
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -84,29 +89,21 @@ class PaceKeeper:
             found = await calibrate(job)
         except (MeshError, OSError) as error:
             log.warning("this machine's speed is not calibrated: %s", error)
-            return None
+            return UNKNOWN
         pace = Pace(decode=found.decode, prefill=found.prefill, source="calibrated")
         await self._keep(conditions, pace)
         self._tell(pace)
         return pace
 
-    async def _quiet(self) -> None:
-        while True:
-            if _idle(self.snapshot()):
-                return
-            await asyncio.sleep(QUIET_SECONDS)
-
-    async def _watch(self, conditions: Conditions, kept: Pace) -> None:
-        while True:
-            await asyncio.sleep(WATCH_SECONDS)
-            seen = observed(self.snapshot())
-            if not seen.decode:
-                continue
-            fresh = msgspec.structs.replace(seen, prefill=seen.prefill or kept.prefill)
-            if kept.source != "measured" or _differ(fresh, kept):
-                kept = fresh
-                await self._keep(conditions, kept)
-                self._tell(kept)
+    async def _refined(self, conditions: Conditions, kept: Pace) -> Pace:
+        """What answers show, where that is news; else what was kept."""
+        seen = observed(self.snapshot())
+        fresh = msgspec.structs.replace(seen, prefill=seen.prefill or kept.prefill)
+        if not seen.decode or (kept.source == "measured" and not _differ(fresh, kept)):
+            return kept
+        await self._keep(conditions, fresh)
+        self._tell(fresh)
+        return fresh
 
     async def _keep(self, conditions: Conditions, pace: Pace) -> None:
         kept = KeptPace(conditions=conditions, pace=pace, at=time.time())
@@ -130,12 +127,11 @@ async def calibrate(job: PaceJob) -> PaceFound:
         stderr=asyncio.subprocess.DEVNULL,
         env={**ENVIRONMENT, **os.environ},
     )
-    limit = SECONDS + IMPORT_SECONDS
     try:
-        async with asyncio.timeout(limit):
+        async with asyncio.timeout(LIMIT_SECONDS):
             answer, _ = await process.communicate(msgspec.json.encode(job))
     except TimeoutError:
-        raise EngineError(f"The calibration did not end within {limit:g} s.") from None
+        raise EngineError(f"The calibration did not end within {LIMIT_SECONDS:g} s.") from None
     finally:
         if process.returncode is None:
             process.kill()
@@ -156,12 +152,12 @@ def _idle(snapshot: NodeSnapshot) -> bool:
     return settled and answered and hosted
 
 
-def _unfit() -> str:
-    """Why this is no moment to measure; empty if it is one."""
+def _fit() -> bool:
+    """Whether this is a moment to measure: with memory to spare, and not on a battery."""
     if read_memory().available < MEMORY_NEEDED:
-        return f"less than {MEMORY_NEEDED >> 20} MiB of memory are free"
+        return False
     battery = psutil.sensors_battery() if hasattr(psutil, "sensors_battery") else None
-    return "it runs on its battery" if battery is not None and battery.power_plugged is False else ""
+    return battery is None or battery.power_plugged is not False
 
 
 def _differ(one: Pace, other: Pace) -> bool:
