@@ -76,7 +76,7 @@ def certificates(rows: Sequence[MeasuredRow] | None = None, left_out: int = 0) -
             ReviewedRow(model=one.model, family=one.family, wire=one.wire, q8=one.q8)
             for one in reviewed().values()
         ),
-        folder="/home/ada/.cache/meshllm/certificates",
+        folder="/home/you/.cache/meshllm/certificates",
     )
 
 
@@ -100,7 +100,7 @@ def measuring() -> NodeSnapshot:
     return fold(STARTED, GOING, snapshot=serving())
 
 
-FILE = "/home/ada/.config/meshllm/config.toml"
+FILE = "/home/you/.config/meshllm/config.toml"
 CHANGED: dict[str, dict[str, object]] = {
     "lanes": {"value": "2", "text": "2", "source": "file", "origin": f"{FILE}:3", "in_file": True},
     "ctx_size": {"value": "8192", "text": "8192", "source": "flag", "origin": "--ctx-size"},

@@ -9,10 +9,12 @@ from meshllm_tui.cleaning import cells
 from meshllm_tui.pages.certify import CertifyPage
 from meshllm_tui.screens.ask import AskScreen
 from meshllm_tui.screens.measure import MeasureScreen
+from meshllm_tui.themes import THEMES
 from meshllm_tui.widgets.certify_panes import EvidencePane
 from tests.tui.certify_samples import DONE, GOING, STARTED, certificates, measuring, row
 from tests.tui.conftest import Screen, dashboard
 from tests.tui.samples import START, ScriptedClient, serving
+from tests.tui.test_themes import faint
 
 SIZES = [(60, 20), (80, 24), (120, 40), (300, 80)]
 
@@ -262,3 +264,17 @@ async def test_many_records_are_drawn_soon_and_only_once() -> None:
         await write(screen, "model-500")
         assert "model-500" in screen.text
         assert page.records.found.option_count < 10
+
+
+@pytest.mark.parametrize("theme", [theme.name for theme in THEMES])
+async def test_every_word_stands_out(theme: str) -> None:
+    made = client()
+    made.state = measuring()
+    async with dashboard(made, theme=theme) as screen:
+        await opened(screen)
+        assert faint(screen) == []
+        await screen.press("slash", *"gemma")
+        assert faint(screen) == []
+        await screen.press("enter", "m")
+        assert isinstance(screen.app.screen, MeasureScreen)
+        assert faint(screen, screen.app.screen.query_one("#measure").region) == []

@@ -7,9 +7,11 @@ from textual.widgets import Input, OptionList
 from meshllm_core.errors import ConfigError, NodeError, NodeNotRunning
 from meshllm_tui.cleaning import cells
 from meshllm_tui.pages.settings import SettingsPage
+from meshllm_tui.themes import THEMES
 from tests.tui.certify_samples import FILE, config
 from tests.tui.conftest import Screen, dashboard
 from tests.tui.samples import ScriptedClient
+from tests.tui.test_themes import faint
 
 SIZES = [(60, 20), (80, 24), (120, 40), (300, 80)]
 WRITTEN = {"key": "lanes", "effect": "next_start", "words": "lanes is 8 from the node's next start."}
@@ -236,3 +238,20 @@ async def test_loading_failed_and_asked_again() -> None:
         screen.client.queue.put_nowait(NodeNotRunning("No node answers.", hint="Start one."))
         await screen.until(lambda: "stale: no answer" in screen.text)
         assert "wire_dtype" in screen.text
+
+
+@pytest.mark.parametrize("theme", [theme.name for theme in THEMES])
+async def test_every_word_stands_out(theme: str) -> None:
+    made = client()
+    made.refusal = ConfigError("lanes is 99, outside its range.", hint="Use a whole number from 1 to 64.")
+    async with dashboard(made, theme=theme) as screen:
+        await opened(screen)
+        assert faint(screen) == []
+        await choose(screen, "lanes")
+        await screen.press("enter", "9", "enter")
+        await screen.until(lambda: "outside its range" in screen.text)
+        assert faint(screen) == []
+        await screen.press("escape")
+        await choose(screen, "kv_type")
+        await screen.press("enter")
+        assert faint(screen) == []
