@@ -10,7 +10,7 @@ from meshllm_core.state.mesh_events import PeerRow, PeerStatus, Publication
 from meshllm_core.state.snapshot import MeshView, NodeSnapshot
 from meshllm_tui.cleaning import fit, one_line
 from meshllm_tui.present import Line, Span, State, Tone, line, muted
-from meshllm_tui.units import UNKNOWN, duration
+from meshllm_tui.units import UNKNOWN, count, duration
 
 SKEW_SECONDS = 5.0
 """A clock that is off by less is not worth a word."""
@@ -162,13 +162,26 @@ def mesh_status(snapshot: NodeSnapshot) -> Line:
         return ()
     others = [row for row in snapshot.peers if row.status != "left"]
     alive = sum(1 for row in others if row.status == "alive")
-    if not others:
+    if mesh.waiting:
+        words = Span("? " + count(len(mesh.waiting), "machine") + " waiting to be let in", "warn")
+    elif not others:
         words = muted("no other member yet")
     elif alive:
         words = muted(f"{alive} of {len(others)} others alive")
     else:
         words = Span("! disconnected: no other member answers", "warn")
     return line(publication_span(mesh), "  ", Span(fit(mesh.name or mesh.mesh[:8], 24)), " ", words)
+
+
+def waiting_words(mesh: MeshView) -> Line:
+    """The machine that has waited longest to be let in, and how many more do; empty when none does."""
+    if not mesh.waiting:
+        return ()
+    row, more = mesh.waiting[0], len(mesh.waiting) - 1
+    name = fit(row.name, 24)
+    words = f"? {name} ({short_id(row.node)}) asks to come in as {row.role}"
+    others = f", and {more} more" if more else ""
+    return line(Span(words, "warn"), muted(f"{others}: "), Span("a", "accent"), muted(" decides"))
 
 
 def refusal_words(snapshot: NodeSnapshot) -> str:

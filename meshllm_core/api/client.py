@@ -140,10 +140,11 @@ class ManagementClient:
         expires_seconds: float | None = None,
         role: str | None = None,
         may_invite: bool | None = None,
+        approve: bool | None = None,
     ) -> InviteAnswer:
         """Makes an invite, and a mesh where there is none; what is None is chosen by the node."""
         asked = {"uses": uses, "expires_seconds": expires_seconds, "role": role, "may_invite": may_invite}
-        return _convert(await self.act("invite", **asked), InviteAnswer)
+        return _convert(await self.act("invite", approve=approve, **asked), InviteAnswer)
 
     async def join(self, token: str) -> None:
         """Begins to join; how it goes is told by `join` of the snapshot."""

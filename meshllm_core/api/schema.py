@@ -10,6 +10,7 @@ from meshllm_core.api.schema_certify import CancelCertifyArguments, CertifyArgum
 from meshllm_core.api.schema_config import ConfigureArguments
 from meshllm_core.api.schema_mesh import (
     BlockArguments,
+    DecisionArguments,
     ForgetArguments,
     InviteAnswer,
     InviteArguments,
@@ -228,6 +229,8 @@ ACTIONS: Mapping[str, ActionSpec] = {
         ActionSpec("revoke", "Withdraw an invite or a membership.", RevokeArguments),
         ActionSpec("public", "List the mesh on public relays, or take the listing back.", PublicArguments),
         ActionSpec("lending", "Pause computing for others, or resume it.", LendingArguments),
+        ActionSpec("approve", "Let a machine in that waits for it.", DecisionArguments),
+        ActionSpec("refuse", "Do not let a machine in that waits for it.", DecisionArguments),
         ActionSpec("block", "Neither link nor route to a member; it stays one for others.", BlockArguments),
         ActionSpec("unblock", "Talk to a blocked member again.", BlockArguments),
         ActionSpec("forget", "Stop listing a member that is gone.", ForgetArguments),

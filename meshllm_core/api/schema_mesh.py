@@ -77,6 +77,8 @@ class InviteArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """host: computes for others. client: only asks."""
     may_invite: bool | None = None
     """Whether those who join may invite others in turn."""
+    approve: bool | None = None
+    """Whether those who come wait until `approve` lets them in."""
 
 
 class InviteAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,6 +133,13 @@ class LendingAnswer(msgspec.Struct, frozen=True, kw_only=True):
     lending: bool
     requests_running: int
     stages_running: int
+
+
+class DecisionArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Arguments of `approve` and `refuse`."""
+
+    node: MemberName
+    """A machine that waits to be let in."""
 
 
 class BlockArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

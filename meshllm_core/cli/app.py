@@ -23,6 +23,8 @@ COMMANDS = {
     "package": "meshllm_core.cli.package:app",
     "invite": "meshllm_core.cli.invite:invite",
     "join": "meshllm_core.cli.join:join",
+    "approve": "meshllm_core.cli.approve:approve",
+    "refuse": "meshllm_core.cli.approve:refuse",
     "members": "meshllm_core.cli.members:members",
     "invites": "meshllm_core.cli.members:invites",
     "revoke": "meshllm_core.cli.revoke:revoke",

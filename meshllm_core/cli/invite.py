@@ -43,6 +43,9 @@ Role = Annotated[
     typer.Option("--role", help="host: computes for others. client: only asks."),
 ]
 MayInvite = Annotated[bool, typer.Option("--may-invite", help="Who joins with it may invite others.")]
+Approve = Annotated[
+    bool, typer.Option("--approve", help="Who comes waits until you let it in: `meshllm approve`.")
+]
 ShowQr = Annotated[
     bool | None,
     typer.Option(
@@ -57,6 +60,7 @@ def invite(
     expires: Expires = "",
     role: Role = None,
     may_invite: MayInvite = False,
+    approve: Approve = False,
     show_qr: ShowQr = None,
     png: Png = None,
     as_json: AsJson = False,
@@ -71,7 +75,11 @@ def invite(
         _check_writable(png)
     answer = ask(
         lambda client: client.invite(
-            uses=uses, expires_seconds=seconds, role=role, may_invite=may_invite or None
+            uses=uses,
+            expires_seconds=seconds,
+            role=role,
+            may_invite=may_invite or None,
+            approve=approve or None,
         ),
         console=console,
     )
@@ -82,6 +90,8 @@ def invite(
         return
     emit(answer.token)
     say(words(answer, may_invite=may_invite))
+    if approve:
+        say("Who comes with it waits until you let it in: `meshllm members` shows it, `meshllm approve ID`.")
     if png is not None:
         say(f"The QR code is in {png}; whoever has the file can join, too.")
     for line in code_lines(answer.token, show_qr):

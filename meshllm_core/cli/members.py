@@ -46,6 +46,9 @@ def members(as_json: AsJson = False, console: Console = "") -> None:
     for peer in snapshot.peers:
         if peer.detail:
             emit(f"\n{clean(peer.name)}: {clean(peer.detail)}")
+    for row in mesh.waiting:
+        emit(f"\n{clean(row.name)} ({row.node[:ID_SHOWN]}, {row.address}) waits to come in as {row.role}.")
+        emit(f"  `meshllm approve {row.node[:ID_SHOWN]}` lets it in, `meshllm refuse` does not.")
     listed = {peer.node for peer in snapshot.peers}
     if strangers := [node[:ID_SHOWN] for node in mesh.blocked if node not in listed]:
         emit(f"\nBlocked here, and not listed now: {', '.join(strangers)}")

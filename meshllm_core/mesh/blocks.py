@@ -35,7 +35,7 @@ class Blocks:
     def check(self, node: NodeId) -> None:
         """Raises JoinRefused for a node that is blocked."""
         if node in self._nodes:
-            raise JoinRefused("The owner of that machine blocked this node.", reason="policy")
+            raise JoinRefused("The owner of that machine blocked this node.", reason="blocked")
 
     def add(self, node: NodeId) -> None:
         """Raises InvalidRequest when there are BLOCKED already."""

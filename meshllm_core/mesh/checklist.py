@@ -15,6 +15,7 @@ from meshllm_core.state.mesh_events import (
 )
 from meshllm_core.transport.link import Clock
 
+_AFTER_WAITING = ("admission", "reachability")
 Append = Callable[[JoinStarted | JoinStepped | JoinEnded], None]
 
 
@@ -25,16 +26,23 @@ class Checklist:
     append: Append
     clock: Clock
     _running: JoinStep | None = None
+    _waiting: bool = False
 
     def start(self, how: str) -> None:
         """A new try."""
-        self._running = None
+        self._running, self._waiting = None, False
         self.append(JoinStarted(at=self.clock.time(), how=how))
 
     def run(self, step: JoinStep, detail: str = "") -> None:
         """This line is being worked on."""
         self._running = step
         self._say(step, "running", detail)
+
+    def wait(self, detail: str) -> None:
+        """A person has to let this node in: what was checked before is not told at each further try."""
+        self._waiting = False
+        self.run("admission", detail)
+        self._waiting = True
 
     def passed(self, step: JoinStep, detail: str = "") -> None:
         """This line is done."""
@@ -65,4 +73,8 @@ class Checklist:
         self.append(JoinEnded(at=self.clock.time(), joined=joined, message=message, hint=hint))
 
     def _say(self, step: JoinStep, status: StepStatus, detail: str) -> None:
+        if self._waiting and status in ("running", "passed") and step not in _AFTER_WAITING:
+            return
+        if self._waiting and step == "admission" and status == "running":
+            return
         self.append(JoinStepped(at=self.clock.time(), step=step, status=status, detail=detail))

@@ -74,8 +74,8 @@ class Door:
 
     judge: Callable[[NodeId, hs.Hello], Membership]
     """The membership that the chain of a hello proves."""
-    admit: Callable[[NodeId, hs.Hello, hs.Join], Sequence[bytes]]
-    """Makes a stranger a member: the chain of its new certificate."""
+    admit: Callable[[NodeId, hs.Hello, hs.Join, str], Sequence[bytes]]
+    """Makes a stranger, who came from that address, a member: the chain of its new certificate."""
     alone: Callable[[NodeId, bytes], Awaitable[None]]
     """Raises when another machine with the same key, but another instance, answers now."""
     mesh_name: Callable[[], str]
@@ -159,7 +159,8 @@ class Greeter:
             await control.send(channel, self.me.hello(self.clock.time(), in_full=False, observed=observed))
             return await self._stranger(link, channel, hello)
         except JoinRefused as error:
-            self._count(f"refused: {error.reason.replace('_', ' ')}", f"{observed}: {error.message}")
+            if error.reason != "waiting":
+                self._count(f"refused: {error.reason.replace('_', ' ')}", f"{observed}: {error.message}")
             await self._refuse(link, channel, refusal_of(error))
             return None
 
@@ -172,7 +173,7 @@ class Greeter:
                 case hs.Join():
                     door = self._door()
                     await door.alone(link.peer, hello.instance)
-                    chain = tuple(door.admit(link.peer, hello, message))
+                    chain = tuple(door.admit(link.peer, hello, message, str(link.address)))
                     member = msgspec.structs.replace(hello, mesh=self.me.mesh or b"", chain=chain)
                     await control.send(
                         channel,

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from meshllm_core.discovery.score import Wants
 from meshllm_core.discovery.token import Invite, decode
-from meshllm_core.errors import AlreadyInMesh, MeshError, MeshNetworkError, describe
+from meshllm_core.errors import AlreadyInMesh, JoinFailed, JoinRefused, MeshError, MeshNetworkError, describe
 from meshllm_core.ids import short
+from meshllm_core.mesh.approvals import DECIDE_SECONDS
 from meshllm_core.mesh.checklist import Checklist
 from meshllm_core.mesh.join import Joining, Wanted
 from meshllm_core.mesh.public import TRIED, AutoJoin, nothing, wanted_from
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+ASK_AGAIN_SECONDS = 3.0
+"""Between two tries of a node that waits to be let in."""
+
 
 class Joiner:
     """One try at a time."""
@@ -28,6 +32,8 @@ class Joiner:
         self.service = service
         self.checklist = Checklist(service.environment.append, service.environment.clock)
         self._joining: asyncio.Task[None] | None = None
+        self.waiting = False
+        """Whether a person has to let this node in, and has not yet."""
 
     async def stop(self) -> None:
         """Gives up the try that runs, if one does."""
@@ -48,7 +54,7 @@ class Joiner:
         self._may_join()
         self.checklist.start(how)
         with self.checklist.attempt():
-            await self._join(wanted)
+            await self._until_decided(wanted)
 
     @property
     def running(self) -> bool:
@@ -81,9 +87,44 @@ class Joiner:
         try:
             with self.checklist.attempt():
                 self.checklist.run("token")
-                await self._join(wanted_of(decode(text), self.service.environment.options.role))
+                await self._until_decided(wanted_of(decode(text), self.service.environment.options.role))
         except MeshError as error:
             log.info("join failed: %s", describe(error))
+
+    async def _until_decided(self, wanted: Wanted) -> None:
+        """Joins; where a person is asked there first, asks again until that person has decided.
+
+        Between two tries nothing is held: this node can found a mesh meanwhile, or give up.
+        """
+        clock = self.service.environment.clock
+        until = clock.monotonic() + DECIDE_SECONDS
+        said = ""
+        try:
+            while True:
+                try:
+                    return await self._join(wanted)
+                except JoinRefused as error:
+                    if error.reason != "waiting":
+                        raise
+                    if clock.monotonic() > until:
+                        raise JoinFailed(
+                            f"Nobody decided for {DECIDE_SECONDS / 60:.0f} minutes: {error.message}.",
+                            step="admission",
+                            hint=error.hint,
+                        ) from None
+                    if said != (said := error.message):
+                        self.checklist.wait(said)
+                self.waiting = True
+                await asyncio.sleep(ASK_AGAIN_SECONDS)
+        finally:
+            self.waiting = False
+
+    async def give_up(self) -> None:
+        """Waits no longer for a person to decide."""
+        await self.stop()
+        self.checklist.end(
+            joined=False, message="Joining was given up.", hint="The invite can be used again."
+        )
 
     async def _join(self, wanted: Wanted) -> None:
         async with self.service.turn:

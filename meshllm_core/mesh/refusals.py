@@ -46,6 +46,12 @@ _WORDS: dict[RefusalCode, tuple[str, str]] = {
         "Join as a client (`meshllm client`), or ask for an invite with `--role host`.",
     ),
     "wrong_identity": ("Another node answered than the invite names.", _ASK),
+    "waiting": (
+        "A person there has to let this node in, and has not yet.",
+        "Somebody there can: `meshllm members` shows who waits, `meshllm approve` lets it in.",
+    ),
+    "declined": ("A person there did not let this node in.", "Ask whoever runs that machine."),
+    "blocked": ("The owner of that machine blocked this node.", "Ask whoever runs that machine."),
     "malformed": ("The other node could not read what this one sent.", "Update meshllm on both machines."),
 }
 
@@ -53,6 +59,8 @@ _WORDS: dict[RefusalCode, tuple[str, str]] = {
 def refused(refusal: Refusal, *, by: str) -> JoinRefused:
     """The error on the side that was refused; `by` is the machine that refused, as it can be named."""
     message, hint = _WORDS[refusal.code]
+    if refusal.code == "waiting":
+        return JoinRefused(f"waiting for approval by {refusal.text or by}", reason=refusal.code, hint=hint)
     detail = f" {refusal.text}" if refusal.text else ""
     return JoinRefused(
         f"{by} refused: {message}{detail}", reason=refusal.code, hint=hint, proof=refusal.proof
@@ -62,5 +70,5 @@ def refused(refusal: Refusal, *, by: str) -> JoinRefused:
 def refusal_of(error: JoinRefused) -> Refusal:
     """What is sent to the other side for an error that was raised here."""
     code: RefusalCode = error.reason if error.reason in _WORDS else "malformed"
-    told = code in ("version", "clock", "policy")
+    told = code in ("version", "clock", "policy", "waiting")
     return Refusal(code=code, text=error.message[:300] if told else "", proof=error.proof)

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypedDict
 
 from meshllm_core.discovery.token import Invite, encode, fitting
 from meshllm_core.errors import AlreadyInMesh, InvalidRequest, MeshError, NodeError, NotInMesh, NotPermitted
@@ -35,6 +36,16 @@ log = logging.getLogger(__name__)
 
 INVITE_SECONDS = 3600.0
 """An invite lasts an hour unless told otherwise."""
+
+
+class _Wishes(TypedDict):
+    """What an invite allows."""
+
+    uses: int
+    expires_at: float
+    role: Role
+    may_invite: bool
+
 
 OpenSockets = Callable[[OnLink], Awaitable[MeshSockets]]
 
@@ -208,9 +219,11 @@ class MeshService:
         expires_seconds: float = INVITE_SECONDS,
         role: Role = "host",
         may_invite: bool = False,
+        approve: bool = False,
     ) -> dict[str, object]:
         """A new invite; founds a mesh where there is none. `expires_seconds` 0: never.
 
+        With `approve` who comes waits until a person lets it in, by `decide`.
         Raises NotPermitted, InvalidRequest.
         """
         session = await self.found()
@@ -218,19 +231,16 @@ class MeshService:
         now = env.clock.time()
         expires_at = now + expires_seconds if expires_seconds else 0.0
         secret = env.entropy(16)
+        wishes: _Wishes = {"uses": uses, "expires_at": expires_at, "role": role, "may_invite": may_invite}
         try:
-            record = session.roster.create_invite(
-                env.key,
-                secret=secret,
-                uses=uses,
-                expires_at=expires_at,
-                role=role,
-                may_invite=may_invite,
-                wall=now,
-            )
+            if approve:
+                identity = session.approvals.invite(secret, **wishes)
+            else:
+                record = session.roster.create_invite(env.key, secret=secret, wall=now, **wishes)
+                identity = record.subject
+                session.publish([record])
         except NotPermitted as error:
             raise cannot_invite(session, error) from None
-        session.publish([record])
         session.save()
         # An IPv6 address makes the code coarser to print and finer to read: only where there is no other.
         own = self.greeter.me.addresses
@@ -248,16 +258,20 @@ class MeshService:
         )
         return {
             "token": token,
-            "id": record.subject.hex()[:10],
+            "id": identity.hex()[:10],
             "role": role,
             "uses": uses,
             "may_invite": may_invite,
+            "approve": approve,
             "expires_at": expires_at,
             "addresses": [str(address) for address in addresses],
         }
 
     async def leave(self) -> None:
         """Ends the membership; what was known of the mesh is forgotten. Raises NotInMesh, AlreadyInMesh."""
+        if self.session is None and self.joiner.waiting:
+            await self.joiner.give_up()
+            return
         if self.session is None and self.joiner.running:
             raise AlreadyInMesh("This node is joining a mesh just now.", hint="Leave it once it has joined.")
         if self.session is None and self.environment.store.exists():
@@ -327,6 +341,8 @@ class MeshService:
         Raises NotInMesh, NotPermitted, InvalidRequest.
         """
         session, env = self._session(), self.environment
+        if withdrawn := session.approvals.withdraw(target, confirm=confirm):
+            return {"revoked": [withdrawn], "done": confirm}
         identity = session.roster.resolve(target)
         going = session.roster.would_revoke(identity, env.key.public)
         if identity == env.key.public:
@@ -359,6 +375,10 @@ class MeshService:
     def block(self, node: str) -> str:
         """Neither links nor routes to a member any more; its name. Raises NotInMesh, InvalidRequest."""
         return block(self._session(), node)
+
+    def decide(self, node: str, *, admit: bool) -> str:
+        """Lets a machine in that waits, or not; its name. Raises NotInMesh, InvalidRequest."""
+        return self._session().approvals.decide(node, admit=admit)
 
     def unblock(self, node: str) -> str:
         """Takes that back; its name. Raises NotInMesh, InvalidRequest."""

@@ -18,6 +18,7 @@ from meshllm_core.membership.roster import Roster
 from meshllm_core.membership.trust import judge
 from meshllm_core.mesh import blocks
 from meshllm_core.mesh.announce import Announcer
+from meshllm_core.mesh.approvals import Approvals
 from meshllm_core.mesh.blocks import Blocks
 from meshllm_core.mesh.environment import Environment
 from meshllm_core.mesh.greeting import Door, Greeted, Greeter, proof_refused
@@ -60,6 +61,7 @@ class Session:
     peers: PeerTable = field(init=False)
     presence: Presence = field(init=False)
     blocks: Blocks = field(init=False)
+    approvals: Approvals = field(init=False)
     _tasks: list["asyncio.Task[None]"] = field(default_factory=list)
     _dirty: bool = False
     _invites: tuple[InviteRow, ...] | None = None
@@ -110,6 +112,7 @@ class Session:
             env, self.mesh, {NodeId(node): name for node, name in self.state.names.items()}
         )
         self.mesh.dialler.blocked = self.blocks = Blocks.of(self.state.blocked)
+        self.approvals = Approvals(self)
         self.presence = Presence(env, self.mesh, self.on_addresses, self.sockets.takes)
         self.greeter.door = Door(
             judge=self._judge,
@@ -209,6 +212,7 @@ class Session:
                 saved = now
                 self.save()
             self.presence.measure(now)
+            self.approvals.tick()
             await asyncio.sleep(TICK_SECONDS)
 
     def _renew(self) -> None:
@@ -243,13 +247,13 @@ class Session:
         self._check_owner(peer, hello.owner)
         return membership
 
-    def _admit(self, peer: NodeId, hello: hs.Hello, join: hs.Join) -> Sequence[bytes]:
+    def _admit(self, peer: NodeId, hello: hs.Hello, join: hs.Join, address: str) -> Sequence[bytes]:
         self.blocks.check(peer)
         self._check_owner(peer, hello.owner)
         env = self.environment
         admission = self.roster.admit(
             env.key,
-            join.secret,
+            self.approvals.secret_for(peer, hello, join, address),
             peer,
             join.role,
             wall=env.clock.time(),
@@ -257,6 +261,7 @@ class Session:
             present=self.mesh.links,
         )
         self.mesh.publish(admission.records)
+        self.approvals.admitted(peer)
         self._dirty = True
         self.tell_invites()
         return admission.chain
@@ -367,6 +372,7 @@ class Session:
             )
             for view in self.roster.invites(env.clock.time())
         )
+        rows = (*rows, *self.approvals.rows(env.clock.time()))
         if rows != self._invites:
             self._invites = rows
             env.append(InvitesChanged(at=env.clock.time(), invites=rows))
@@ -382,6 +388,7 @@ class Session:
             chain=self.greeter.me.chain,
             port=self.sockets.transport.port,
             blocked=self.blocks.nodes,
+            asking=self.approvals.kept,
             records=tuple((int(record.kind), record.raw) for record in self.roster.records()),
             peers=addresses,
             names={node: name for node, name in names.items() if name != short(node)},

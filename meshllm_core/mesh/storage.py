@@ -15,11 +15,13 @@ from meshllm_core.identity import private_file
 from meshllm_core.ids import MeshId
 from meshllm_core.paths import Paths
 from meshllm_core.wire import limits
-from meshllm_core.wire.announcement import Address
+from meshllm_core.wire.announcement import Address, Role
 from meshllm_core.wire.handshake import Chain, Id
 
 FILE = "mesh.msgpack"
 VERSION = 1
+ASKING = 64
+"""Invites whose holders wait for a person."""
 BLOCKED = 1024
 """Nodes that can be blocked."""
 FILE_BYTES = 96 << 20
@@ -37,6 +39,21 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     region: str = ""
     max_clients: int = 0
+
+
+class AskingInvite(msgspec.Struct, frozen=True, kw_only=True):
+    """An invite whose holders wait until a person lets them in. Only its secret's hash is kept."""
+
+    id: Id
+    role: Role
+    uses: Annotated[int, msgspec.Meta(ge=0)]
+    """0: any number."""
+    created_at: float
+    expires_at: float
+    """0: never."""
+    may_invite: bool = False
+    used_by: Annotated[tuple[Id, ...], msgspec.Meta(max_length=limits.MEMBERS)] = ()
+    revoked: bool = False
 
 
 class MeshState(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +74,7 @@ class MeshState(msgspec.Struct, frozen=True, kw_only=True):
     publication: Publication = Publication()
     blocked: Annotated[tuple[Id, ...], msgspec.Meta(max_length=BLOCKED)] = ()
     """Nodes that this one does not talk to."""
+    asking: Annotated[tuple[AskingInvite, ...], msgspec.Meta(max_length=ASKING)] = ()
     port: Annotated[int, msgspec.Meta(ge=0, le=65_535)] = 0
     """Where this node listened last: the others look for it there. 0: not known."""
 

@@ -360,6 +360,9 @@ class NodeMesh:
                 return service.revoke(arguments["target"], confirm=arguments.get("confirm", False))
             case "public":
                 return await service.public(**arguments)
+            case "approve" | "refuse":
+                told = service.decide(arguments["node"], admit=name == "approve")
+                return {"name": told, "status": "approved" if name == "approve" else "refused"}
             case "block":
                 return {"name": service.block(**arguments), "status": "blocked"}
             case "unblock":

@@ -33,6 +33,7 @@ from meshllm_core.state.mesh_events import (
     PublicationChanged,
     ReachMeasured,
     RefusalCounted,
+    WaitingChanged,
 )
 from meshllm_core.state.pace_events import PaceLearned as PaceLearned
 from meshllm_core.state.split_events import SplitPlanned as SplitPlanned
@@ -265,6 +266,7 @@ AnyEvent = (
     | LendingChanged
     | BlocksChanged
     | InvitesChanged
+    | WaitingChanged
     | RefusalCounted
     | SplitPlanned
     | StageUpdated

@@ -97,6 +97,23 @@ class InviteRow(msgspec.Struct, frozen=True, kw_only=True):
     state: Literal["open", "used_up", "expired", "revoked"]
     used_by: tuple[str, ...] = ()
     """Names of the members that joined with it, oldest first, as far as this node knows them."""
+    approve: bool = False
+    """Who comes with it waits until a person lets it in, at the node that made it and at no other."""
+
+
+class WaitingRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A machine that holds an invite and waits until a person lets it in. All texts are cleaned."""
+
+    node: str
+    """Its id, which it proved."""
+    name: str
+    """As it calls itself, which proves nothing."""
+    address: str
+    """Where it came from."""
+    role: Literal["host", "client"]
+    since: float
+    invite: str
+    """Id of the invite that it holds."""
 
 
 class IdentityLoaded(Event, frozen=True, kw_only=True, tag="identity_loaded"):
@@ -200,6 +217,12 @@ class InvitesChanged(Event, frozen=True, kw_only=True, tag="invites_changed"):
     """An invite was made, used, revoked or ran out; all that are worth showing."""
 
     invites: tuple[InviteRow, ...]
+
+
+class WaitingChanged(Event, frozen=True, kw_only=True, tag="waiting_changed"):
+    """Who waits to be let in; at most 16."""
+
+    waiting: tuple[WaitingRow, ...]
 
 
 class RefusalCounted(Event, frozen=True, kw_only=True, tag="refusal_counted"):

@@ -28,6 +28,7 @@ MeshEvent = (
     | ev.LendingChanged
     | ev.BlocksChanged
     | ev.InvitesChanged
+    | ev.WaitingChanged
     | ev.RefusalCounted
 )
 
@@ -57,6 +58,8 @@ def fold_mesh(snapshot: NodeSnapshot, event: MeshEvent) -> NodeSnapshot:
             return _mesh(snapshot, blocked=event.nodes)
         case ev.InvitesChanged():
             return _mesh(snapshot, invites=event.invites)
+        case ev.WaitingChanged():
+            return _mesh(snapshot, waiting=event.waiting)
         case ev.PeerUpdated():
             return _peer(snapshot, event.peer)
         case ev.PeerForgotten():
@@ -144,9 +147,19 @@ def mesh_words(snapshot: NodeSnapshot, event: MeshEvent) -> tuple[NoticeLevel, s
             return "info", "lending is paused: nothing new is computed for others"
         case ev.LendingChanged():
             return "info", "lending is resumed"
+        case ev.WaitingChanged(waiting=rows):
+            return _waiting_words(snapshot, rows)
         case ev.PeerUpdated(peer=row):
             return _peer_words(snapshot, row)
     return None
+
+
+def _waiting_words(snapshot: NodeSnapshot, rows: tuple[ev.WaitingRow, ...]) -> tuple[NoticeLevel, str] | None:
+    known = {row.node for row in snapshot.mesh.waiting} if snapshot.mesh else set()
+    fresh = [f"{row.name} ({row.node[:10]})" for row in rows if row.node not in known]
+    if not fresh:
+        return None
+    return "warning", f"{', '.join(fresh)} asks to be let in: `meshllm approve {rows[-1].node[:10]}`, or a"
 
 
 def _peer_words(snapshot: NodeSnapshot, row: ev.PeerRow) -> tuple[NoticeLevel, str] | None:

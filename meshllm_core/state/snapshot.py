@@ -9,7 +9,7 @@ from meshllm_core.state.certify_events import CertificationView
 from meshllm_core.state.download_events import DownloadRow
 from meshllm_core.state.event import NoticeLevel
 from meshllm_core.state.events import Device, FinishReason
-from meshllm_core.state.mesh_events import InviteRow, JoinStep, PeerRow, Publication, StepStatus
+from meshllm_core.state.mesh_events import InviteRow, JoinStep, PeerRow, Publication, StepStatus, WaitingRow
 from meshllm_core.state.pace_events import UNKNOWN, Pace
 from meshllm_core.state.split_events import HostedStage, StageRow
 
@@ -150,6 +150,8 @@ class MeshView(msgspec.Struct, frozen=True, kw_only=True):
     blocked: tuple[str, ...] = ()
     """Ids of the nodes that this one does not talk to."""
     invites: tuple[InviteRow, ...] = ()
+    waiting: tuple[WaitingRow, ...] = ()
+    """Machines that a person has to let in, oldest first."""
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):

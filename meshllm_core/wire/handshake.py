@@ -74,6 +74,9 @@ RefusalCode = Literal[
     "role",
     "wrong_identity",
     "malformed",
+    "waiting",
+    "declined",
+    "blocked",
 ]
 
 

@@ -15,7 +15,7 @@ ACTIONS = (
     Action(ANYWHERE, "load", "l,f2", "l, F2", "Load", "Load a model: by name, file or repository."),
     Action(ANYWHERE, "write", "i,f3", "i, F3", "Write", "Go to the chat's prompt.", footer=False),
     Action(ANYWHERE, "invite", "v", "v", "Invite", "Invite a machine: token and QR code.", footer="mesh"),
-    Action(ANYWHERE, "join", "J", "J", "Join", "Join a mesh with an invite.", footer="mesh"),
+    Action(ANYWHERE, "join", "J", "J", "Join", "Join a mesh with an invite.", footer=False),
     Action(
         ANYWHERE,
         "lending",

@@ -12,6 +12,7 @@ PLACES = (
 ACTIONS = (
     Action("mesh", "details", "enter", "Enter", "More", "Show all that is known of the chosen member."),
     Action("mesh", "table", "t", "t", "Table", "Show the members as a table, or as a drawing.", footer=False),
+    Action("mesh", "admit", "a", "a", "Let in", "Let a machine in that waits for it, or do not."),
     Action(
         "mesh",
         "revoke",

@@ -7,11 +7,11 @@ from typing import Any, Protocol
 from textual.screen import Screen
 
 from meshllm_core.api.schema_mesh import InviteAnswer
-from meshllm_core.state.mesh_events import PeerRow
+from meshllm_core.state.mesh_events import PeerRow, WaitingRow
 from meshllm_core.state.snapshot import MeshView
 from meshllm_tui.cleaning import fit, one_line
 from meshllm_tui.join_source import DecodePicture
-from meshllm_tui.mesh_words import mesh_name, name_of
+from meshllm_tui.mesh_words import mesh_name, name_of, short_id
 from meshllm_tui.screens.ask import AskScreen
 from meshllm_tui.screens.invite import InviteScreen
 from meshllm_tui.screens.join import JoinScreen
@@ -80,6 +80,8 @@ class MeshDesk:
             self._leave(mesh)
         elif what == "public":
             self._public(mesh)
+        elif what == "admit" and mesh.waiting:
+            self._admit(mesh.waiting[0])
         elif row is not None and what == "details":
             self._app.push_screen(MemberScreen(self._session.view, row.node))
         elif row is not None and what == "revoke":
@@ -124,6 +126,23 @@ class MeshDesk:
         done = f"Revoked {name}" + (f" and {len(others)} that it let in." if others else ".")
         then = partial(self._app.act, "revoke", done, target=row.node, confirm=True)
         self._ask(f"Revoke {name}?", text, "Revoke", then)
+
+    def _admit(self, row: WaitingRow) -> None:
+        name, node = fit(row.name, 40) or short_id(row.node), one_line(row.node, 64)
+        text = (
+            f"It calls itself {name}, which proves nothing. This id it has proved; compare it with what "
+            f"`meshllm id` says there:\n\n{node[:32]}\n{node[32:]}\n\n"
+            f"It came from {one_line(row.address, 60)} "
+            f"with the invite {one_line(row.invite, 10)} and wants to be a {row.role}."
+        )
+        answers = (("cancel", "Decide later"), ("refuse", "Refuse"), ("approve", "Let it in"))
+
+        def decided(answer: str | None) -> None:
+            if answer in ("approve", "refuse"):
+                done = f"{name} is let in." if answer == "approve" else f"{name} is not let in."
+                self._app.act(answer, done, node=row.node)
+
+        self._app.push_screen(AskScreen(f"Let {name} in?", text, answers), decided)
 
     def _block(self, row: PeerRow, mesh: MeshView) -> None:
         name = fit(name_of(row), 40)

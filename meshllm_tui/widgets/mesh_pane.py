@@ -11,11 +11,12 @@ from textual.message import Message
 from textual.widgets import OptionList, Static
 
 from meshllm_core.state.mesh_events import PeerRow
+from meshllm_core.state.snapshot import NodeSnapshot
 from meshllm_tui.keys import bindings_of
 from meshllm_tui.member_facts import fact_lines, member_facts, own_facts
 from meshllm_tui.mesh_drawing import is_drawable
 from meshllm_tui.mesh_rows import OWN, MemberRows, empty_mesh, header
-from meshllm_tui.mesh_words import mesh_name
+from meshllm_tui.mesh_words import mesh_name, waiting_words
 from meshllm_tui.present import Line, NodeView
 from meshllm_tui.units import count
 from meshllm_tui.widgets.mesh_map import MeshMap
@@ -55,7 +56,7 @@ class MeshPane(Vertical):
         def __init__(self, what: str, row: PeerRow | None = None) -> None:
             super().__init__()
             self.what = what
-            """details, revoke, block, forget, public or leave_mesh."""
+            """details, revoke, block, forget, admit, public or leave_mesh."""
             self.row = row
 
     def __init__(self) -> None:
@@ -64,6 +65,7 @@ class MeshPane(Vertical):
         self._made = MemberRows()
         self._facts: tuple[Line, ...] = ()
         self._header: Line = ()
+        self._waits: Line = ()
         self._open = False
         self._drawn: tuple[object, ...] = ()
         """What the rows were made of; ages in them are minutes."""
@@ -75,6 +77,7 @@ class MeshPane(Vertical):
 
     def compose(self) -> ComposeResult:
         """Names of the columns, rows, facts."""
+        yield Static(id="mesh-waiting", markup=False)
         yield Static(id="mesh-header", markup=False)
         yield MemberList()
         yield MeshMap()
@@ -93,7 +96,8 @@ class MeshPane(Vertical):
         self._view = view
         # The pane itself may not be laid out yet; the rows' own padding, and room for the scroll bar.
         width = max(self.content_region.width - 3, 20)
-        height = self.content_region.height - _FACTS_HEIGHT
+        waits = bool(view.snapshot and view.snapshot.mesh and view.snapshot.mesh.waiting)
+        height = self.content_region.height - _FACTS_HEIGHT - waits
         drawn = (view.snapshot, view.link, int(view.wall // 60), width, height, self._table, view.rtts.taken)
         if not self.display or (view.snapshot is not None and _same(drawn, self._drawn)):
             return
@@ -101,6 +105,7 @@ class MeshPane(Vertical):
         snapshot = view.snapshot
         as_map = not self._table and is_drawable(width, height) and bool(snapshot and snapshot.mesh)
         self._swap(as_map=as_map)
+        self._show_waiting(snapshot)
         if snapshot is None or snapshot.mesh is None:
             self._head((), "Mesh")
             self._list.show_note(empty_mesh(view))
@@ -117,6 +122,21 @@ class MeshPane(Vertical):
                 self._list.highlighted = keys.index(self._wanted)
             self._wanted = ""
         self._show_facts()
+
+    def _show_waiting(self, snapshot: NodeSnapshot | None) -> None:
+        words = waiting_words(snapshot.mesh) if snapshot is not None and snapshot.mesh is not None else ()
+        if words != self._waits:
+            self._waits = words
+            waiting = self.query_one("#mesh-waiting", Static)
+            waiting.update(content([words]))
+            waiting.display = bool(words)
+            self.refresh_bindings()
+
+    def on_click(self, event: events.Click) -> None:
+        """A click on who waits is the question whether to let it in."""
+        if event.widget is not None and event.widget.id == "mesh-waiting":
+            event.stop()
+            self.action_admit()
 
     def _swap(self, *, as_map: bool) -> None:
         """Table or drawing: the same member stays chosen, and the keyboard stays in the pane."""
@@ -221,6 +241,8 @@ class MeshPane(Vertical):
         snapshot = self._view.snapshot
         if action in ("public", "leave_mesh", "table"):
             return snapshot is not None and snapshot.mesh is not None
+        if action == "admit":
+            return bool(self._waits)
         if action in _ON_A_MEMBER:
             row = self.chosen_member
             return row is not None and (action != "forget" or row.status in ("down", "left"))
@@ -241,6 +263,10 @@ class MeshPane(Vertical):
         self.show(self._view)
         if self._table is False and not self._map.display:
             self.notify("The drawing needs a larger window.", markup=False)
+
+    def action_admit(self) -> None:
+        """Let the machine in that has waited longest, or do not."""
+        self._want("admit")
 
     def action_block(self) -> None:
         """Do not talk to the chosen member, or talk to it again."""
