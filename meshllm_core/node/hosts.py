@@ -20,6 +20,7 @@ from meshllm_core.serve.router import HostedModel
 from meshllm_core.state import events as ev
 
 if TYPE_CHECKING:
+    from meshllm_core.models.package_stage import StageMaker
     from meshllm_core.node.split_host import SplitHost, SplitMesh
     from meshllm_core.node.split_model import DivisibleModel
 
@@ -79,9 +80,6 @@ class Hosts:
         host: ModelHost | SplitHost
         if self.settings.split if split is None else split:
             # Planner, codecs and stages: a node that splits nothing need not have them in memory.
-            from meshllm_core.models.cache import Cache
-            from meshllm_core.models.hub import Hub
-            from meshllm_core.models.package_stage import StageMaker
             from meshllm_core.node import split_host
 
             host = split_host.SplitHost(
@@ -91,7 +89,7 @@ class Hosts:
                 settings=self.settings,
                 append=self.append,
                 resolve=self._divisible,
-                maker=StageMaker(Cache(self.paths.models), Hub(endpoint=self.settings.hub_endpoint or None)),
+                maker=self._maker(),
                 publish=self._publish,
                 mesh=self.mesh(),
                 instead=self._whole_instead,
@@ -115,6 +113,13 @@ class Hosts:
             )
         self._begin(host, ref)
         return host.id
+
+    def _maker(self) -> "StageMaker":
+        from meshllm_core.models.cache import Cache
+        from meshllm_core.models.hub import Hub
+        from meshllm_core.models.package_stage import StageMaker
+
+        return StageMaker(Cache(self.paths.models), Hub(endpoint=self.settings.hub_endpoint or None))
 
     def _whole_instead(self, split: "SplitHost", why: str) -> None:
         """A model that was to be split fits here as a whole."""

@@ -41,7 +41,8 @@ def _start(
     (home / "home" / "config" / "config.toml").write_text(f"models = []\n{settings}")
     usual = ("--node-name", name, "--bind-ip", "127.0.0.1", "--mesh-discovery-mode", "off")
     size = ("--ctx-size", "512", "--lanes", "2", "--max-vram", LENT)
-    return running_node(home, *usual, *size, *flags)
+    # Each shows its name to the hub, which counts what it sends to whom.
+    return running_node(home, *usual, *size, *flags, environment={"HF_TOKEN": name})
 
 
 @contextlib.contextmanager
