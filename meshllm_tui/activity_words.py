@@ -66,11 +66,14 @@ class History:
         self._notices: tuple[Notice, ...] = ()
         self._local: tuple[Notice, ...] = ()
         self._ended: frozenset[tuple[str, float]] = frozenset()
+        self._last = (0.0, 0)
+        """Start and sequence of the snapshot before."""
 
     def take(self, view: NodeView) -> bool:
         """Take in what is new. True when there was something."""
         before = self._count
         if view.snapshot is not None:
+            self._notice_a_step_back(view.snapshot)
             self._take_notices(view.snapshot)
             self._take_requests(view.snapshot)
         if view.local != self._local:
@@ -79,6 +82,13 @@ class History:
         if len(self.entries) > KEPT + _SPARE:
             del self.entries[:-KEPT]
         return self._count != before
+
+    def _notice_a_step_back(self, snapshot: NodeSnapshot) -> None:
+        """In a recording the same node may be at an earlier moment than before: tell it from there."""
+        started, sequence = self._last
+        if snapshot.started_at == started and snapshot.sequence < sequence:
+            self.entries, self._notices, self._ended = [], (), frozenset()
+        self._last = (snapshot.started_at, snapshot.sequence)
 
     def _take_notices(self, snapshot: NodeSnapshot) -> None:
         if snapshot.notices is self._notices:

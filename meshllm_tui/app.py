@@ -13,6 +13,7 @@ from textual.app import App, SystemCommand
 from textual.command import Provider
 from textual.geometry import Size
 from textual.screen import Screen
+from textual.widget import Widget
 from textual.worker import Worker, WorkerState
 
 from meshllm_core.errors import MeshError, describe
@@ -113,6 +114,10 @@ class MeshApp(App[int]):
         base = self.screen_stack[0]
         assert isinstance(base, Page)
         return base
+
+    def frame_lines(self) -> Iterable[Widget]:
+        """Lines that every page has above its keys; none, as long as a real node is shown."""
+        return ()
 
     def go(self, page: str, pane: str = "") -> None:
         """Open a page, and give the keyboard to one of its panes if that is named."""

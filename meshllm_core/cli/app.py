@@ -18,6 +18,7 @@ COMMANDS = {
     "load": "meshllm_core.cli.control:load",
     "unload": "meshllm_core.cli.control:unload",
     "chat": "meshllm_core.cli.chat:chat",
+    "connect": "meshllm_core.cli.apps:connect",
     "models": "meshllm_core.cli.models:app",
     "stages": "meshllm_core.cli.stages:app",
     "package": "meshllm_core.cli.package:app",
@@ -42,6 +43,8 @@ COMMANDS = {
     "doctor": "meshllm_core.cli.doctor:app",
     "config": "meshllm_core.cli.config:config",
     "logs": "meshllm_core.cli.logs:logs",
+    "record": "meshllm_core.cli.record:record",
+    "replay": "meshllm_core.cli.replay:replay",
 }
 """Name -> module:attribute, in the order of the help. An attribute is a function or a typer.Typer."""
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from meshllm_tui.actions import activity, certify, chat, frame, mesh, plan, requests, settings, split
 from meshllm_tui.actions.action import Action, Place
 
-_TABLES = (activity, frame, mesh, split, plan, certify, chat, requests, settings)
+_TABLES = (frame, mesh, split, plan, certify, chat, requests, activity, settings)
 
 PLACES: dict[str, Place] = {place.name: place for table in _TABLES for place in table.PLACES}
 ACTIONS: tuple[Action, ...] = tuple(action for table in _TABLES for action in table.ACTIONS)

@@ -72,6 +72,7 @@ class Page(Screen[None]):
         yield Static(id="status", markup=False)
         yield PageBar(self.NAME)
         yield from self.body()
+        yield from self.dashboard.frame_lines()
         yield KeyLine()
 
     def on_mount(self) -> None:

@@ -63,9 +63,16 @@ def test_memory_is_bounded_over_a_long_time() -> None:
 
 def test_another_node_behind_the_screen_begins_anew_without_a_gap() -> None:
     history = History()
-    history.take(view(fold(said("old", 1))))
-    history.take(view(fold(said("new", 2))))
-    assert texts(history) == ["old", "new"]
+    history.take(view(fold(said("old", 1), said("older", 1), snapshot=NodeSnapshot(started_at=1.0))))
+    history.take(view(fold(said("new", 2), snapshot=NodeSnapshot(started_at=2.0))))
+    assert texts(history) == ["old", "older", "new"]
+
+
+def test_an_earlier_moment_of_a_recording_is_told_from_there() -> None:
+    history, early = History(), fold(said("one"), said("two", 2))
+    history.take(view(fold(said("three", 3), snapshot=early)))
+    history.take(view(early))
+    assert texts(history) == ["one", "two"]
 
 
 def test_requests_are_told_when_they_end() -> None:
