@@ -64,7 +64,6 @@ class Hosts:
         patient: bool = False,
     ) -> ModelId:
         """Begin to load; the events tell how it goes. Returns the name of its row for now.
-
         `split` spreads it over the machines of the mesh; `patient`: waits for enough of them to join.
 
         Raises NodeError when the same model is there already or there are too many.
