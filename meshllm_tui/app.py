@@ -56,6 +56,7 @@ class MeshApp(App[int]):
         "styles/pages.tcss",
         "styles/dialogs.tcss",
         "styles/mesh.tcss",
+        "styles/models.tcss",
         "styles/requests.tcss",
         "styles/activity.tcss",
         "styles/help.tcss",

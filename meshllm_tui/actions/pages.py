@@ -19,6 +19,7 @@ class PageSpec:
 
 PAGES: tuple[PageSpec, ...] = (
     PageSpec("mesh", "Mesh", "Mesh", "1", "mesh:MeshPage"),
+    PageSpec("models", "Models", "Models", "2", "models:ModelsPage"),
     PageSpec("split", "Split", "Split", "3", "split:SplitPage"),
     PageSpec("plan", "Planner", "Plan", "4", "plan:PlanPage"),
     PageSpec("certify", "Certify", "Certs", "5", "certify:CertifyPage"),

@@ -12,13 +12,17 @@ from meshllm_tui.pages.page import Page
 from meshllm_tui.pages.settings import SettingsPage
 from meshllm_tui.pages.split import SplitDesk
 from meshllm_tui.widgets.activity_pane import ActivityPane
+from meshllm_tui.widgets.catalog_pane import CatalogPane
 from meshllm_tui.widgets.chat_pane import ChatPane
 from meshllm_tui.widgets.connect_pane import ConnectPane
+from meshllm_tui.widgets.downloads_pane import DownloadsPane
+from meshllm_tui.widgets.library_pane import LibraryPane
 from meshllm_tui.widgets.log_pane import LogPane
 from meshllm_tui.widgets.logs_pane import LogsPane
 from meshllm_tui.widgets.mesh_pane import MeshPane
 from meshllm_tui.widgets.models_pane import ModelsPane
 from meshllm_tui.widgets.node_pane import NodePane
+from meshllm_tui.widgets.running_pane import RunningPane
 from meshllm_tui.widgets.plan_desk import PlanDesk
 from meshllm_tui.widgets.plan_panes import CandidatesPane
 from meshllm_tui.widgets.requests_pane import RequestPane, RequestsPane
@@ -34,6 +38,10 @@ OWNERS = {
     "chat": ChatPane,
     "log": LogPane,
     "mesh": MeshPane,
+    "running": RunningPane,
+    "library": LibraryPane,
+    "catalog": CatalogPane,
+    "downloads": DownloadsPane,
     "split": SplitDesk,
     "splits": SplitsPane,
     "plan": PlanDesk,
