@@ -171,8 +171,8 @@ class MeshDesk:
             )
             then = partial(self._app.act, "public", "The mesh is private again.", on=False)
             self._ask("Take the public listing back?", text, "Make it private", then)
-        else:
-            self._app.push_screen(PublicScreen(mesh), self._list)
+        elif (snapshot := self._session.snapshot) is not None:
+            self._app.push_screen(PublicScreen(snapshot), self._list)
 
     def _list(self, listing: Listing | None) -> None:
         if listing is not None:

@@ -9,25 +9,15 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Button, Input, Static
 
-from meshllm_core.state.snapshot import MeshView
+from meshllm_core.state.snapshot import NodeSnapshot
 from meshllm_tui.cleaning import one_line
-from meshllm_tui.present import Line, Span, line
+from meshllm_tui.public_words import listing_lines
 from meshllm_tui.screens.dialog import Dialog
 from meshllm_tui.widgets.choice import Choice
 from meshllm_tui.widgets.styled import content
 
 LABEL_LIMIT = 64
 CLIENTS: tuple[tuple[int, str], ...] = ((2, "2"), (4, "4"), (8, "8"), (16, "16"), (32, "32"))
-CHANGES: tuple[Line, ...] = (
-    line(Span("Anyone on the internet can then see", "strong")),
-    line("the name and region below, the models, their speed, the free memory"),
-    line("and an address of this node, on public Nostr relays."),
-    line(Span("Anyone can then join as a client, without an invite,", "strong")),
-    line("and have this mesh compute their prompts beside yours."),
-    line(Span("What stays", "strong")),
-    line("Invites stay secret. The listing can be taken back at any time; the"),
-    line("relays then drop it within two minutes."),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +39,17 @@ class PublicScreen(Dialog[Listing]):
         Binding("down", "app.focus_next", "Next", show=False),
     ]
 
-    def __init__(self, mesh: MeshView) -> None:
+    def __init__(self, snapshot: NodeSnapshot) -> None:
         super().__init__()
-        self._name = one_line(mesh.name, LABEL_LIMIT)
+        self._name = one_line(snapshot.mesh.name, LABEL_LIMIT) if snapshot.mesh else ""
+        self._lines = listing_lines(snapshot)
 
     def compose(self) -> ComposeResult:
         """What changes, the words, the answers."""
         with Vertical(classes="dialog", id="public") as frame:
             frame.border_title = Content("List this mesh publicly?")
             frame.border_subtitle = Content("Esc keeps it private")
-            yield Static(content(CHANGES), markup=False)
+            yield Static(content(self._lines), markup=False)
             with Horizontal(classes="field first"):
                 yield Static("Name", classes="label", markup=False)
                 yield Input(self._name, max_length=LABEL_LIMIT, compact=True, id="name")

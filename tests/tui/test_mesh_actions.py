@@ -192,7 +192,12 @@ async def test_going_public_says_what_changes_and_is_safe_by_default() -> None:
         await screen.to("mesh")
         await screen.press("P")
         assert isinstance(screen.app.screen, PublicScreen)
-        for words in ("Anyone on the internet can then see", "without an invite", "Invites stay secret"):
+        for words in (
+            "Anyone on the internet can then see",
+            "without an invite",
+            "192.168.1.20:9440, [fd00::20]:9440",
+            "Never listed: prompts, answers, invites, keys",
+        ):
             assert words in screen.text
         await screen.press("enter")
         assert isinstance(screen.app.screen, MeshPage)
