@@ -50,6 +50,8 @@ _IPV4 = re.compile(r"(?<![0-9.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![0-9.])")
 _IPV6 = re.compile(r"(?<![0-9A-Za-z:])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?:%[0-9a-z]+)?")
 _HOME = re.compile(r"(/(?:home|Users)/|[A-Za-z]:\\Users\\)[^/\\\s\"']+")
 _FOLDER = re.compile(r"^(?:/|~|[A-Za-z]:\\).*[/\\]")
+_FOLDERS = re.compile(r"(?<![\w:/.~-])~?/(?!v1/|api/)(?:[^\s/\"':,]+/)+")
+"""Folders of an absolute path in a sentence; neither an address nor a route of the API."""
 _HOST = re.compile(r"://([^/:\[\]\s]+)")
 
 
@@ -126,6 +128,7 @@ class Redactor:
     def sentence(self, text: str) -> str:
         """A text in which names, addresses and ids are found wherever they stand."""
         text = _HOME.sub(r"\1user", text)
+        text = _FOLDERS.sub("…/", text)
         text = _UUID.sub(lambda found: self._fake("uuid", found.group()), text)
         text = _HEX.sub(self._id, text)
         text = _IPV4.sub(self._address, text)

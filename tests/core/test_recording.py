@@ -137,6 +137,7 @@ def test_a_redacted_recording_names_nobody() -> None:
     plain = encode(SnapshotTaken(after=0, snapshot=snapshot)).decode()
     notices = [
         "attic (192.168.1.30:9440) does not answer, fd00::20 neither",
+        "Cannot read /mnt/secret-project/x.gguf, ~/secret-project/y and '/secret-project/z'.",
         f"node {OWN[:10]} in /home/maria/models and C:\\Users\\maria\\x",
     ]
     happened: list[ev.AnyEvent] = [
@@ -145,7 +146,7 @@ def test_a_redacted_recording_names_nobody() -> None:
         started("a1b2", 3, served_by="attic", asked_by="cellar"),
     ]
     text, made = redacted(*frames_of(snapshot, happened))
-    for word in (*PRIVATE, "maria", "/srv"):
+    for word in (*PRIVATE, "maria", "/srv", "secret-project"):
         assert word.lower() not in text.lower(), word
     assert "workshop" in plain and OWN in plain, "the sample must hold what is looked for"
     assert index_lines(lines(HEADER, *made)).events == len(happened)
@@ -178,6 +179,19 @@ def test_what_a_bug_report_needs_stays() -> None:
     assert Redactor(b"s").sentence("12:34:56 took 12345678 ms, stage 3 of 30") == (
         "12:34:56 took 12345678 ms, stage 3 of 30"
     )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/v1/chat/completions",
+        "http://127.0.0.1:9337/v1/models",
+        "unsloth/Qwen3-4B-GGUF:Q4_K_M",
+        "12/30 layers, a/b",
+    ],
+)
+def test_routes_and_repositories_are_no_folders(text: str) -> None:
+    assert Redactor(b"s").sentence(text) == text
 
 
 def test_redacted_events_still_fold_to_the_redacted_snapshot() -> None:
