@@ -27,6 +27,7 @@ sys.path.insert(0, str(HERE.parent))
 from meshllm_core.api.client import ChatDelta  # noqa: E402
 from meshllm_tui.app import MeshApp  # noqa: E402
 from meshllm_tui.connect import open_client  # noqa: E402
+from meshllm_tui.preferences import Preferences  # noqa: E402
 from meshllm_tui.session import NodeClient  # noqa: E402
 from tests.tui.mesh_samples import DAY, TOKEN, invite, invites, meshed  # noqa: E402
 from tests.tui.samples import START, ScriptedClient  # noqa: E402
@@ -86,7 +87,7 @@ async def draw(
     keys: tuple[str, ...] = (),
 ) -> str:
     """The dashboard as SVG, after one answer to `question`, if any, and some keys."""
-    app = MeshApp(open_node, theme=theme, wall=wall)
+    app = MeshApp(open_node, preferences=Preferences(theme=theme), wall=wall)
     async with app.run_test(size=size) as pilot:
         while app.session.snapshot is None:
             await pilot.pause(0.05)

@@ -288,6 +288,25 @@ class Settings:
     hub_endpoint: str = key(
         "", "Address of a hub to use instead of the usual one.", section="Downloads", pattern=_URL
     )
+    theme: str = key(
+        "meshllm-dark",
+        "Colours of the dashboard: meshllm-dark, -light, -contrast, or a theme file of your own (.toml).",
+        section="Dashboard",
+        pattern=(
+            r"meshllm-(dark|light|contrast)|.+\.toml",
+            "meshllm-dark, -light, -contrast or a .toml file",
+        ),
+    )
+    keys: str = key(
+        "",
+        "A file (.toml) that gives actions of the dashboard other keys; `meshllm keys` lists them.",
+        section="Dashboard",
+    )
+    mouse: bool = key(
+        True,
+        "Whether the dashboard takes the mouse; without it the terminal selects text as anywhere else.",
+        section="Dashboard",
+    )
     headless: bool = key(
         False, "Serve without opening the dashboard.", section="This program", flag="--headless"
     )

@@ -1,4 +1,4 @@
-"""The log files of a node and its engines: which there are, and pieces of them. They are asked for by name."""
+"""The log files of a node and its engines: which there are, and pieces of them, asked for by name."""
 
 import re
 import stat

@@ -46,6 +46,11 @@ class Paths:
         return self.data / "management-token"
 
     @property
+    def chats_file(self) -> Path:
+        """SQLite file of the dashboard's conversations (mode 0600)."""
+        return self.data / "chats.sqlite"
+
+    @property
     def node_file(self) -> Path:
         """JSON record of the running node: pid, addresses."""
         return self.data / "node.json"

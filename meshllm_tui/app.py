@@ -30,6 +30,7 @@ from meshllm_tui.keys import bindings_of
 from meshllm_tui.messages import ActionDone, ActionFailed, SnapshotChanged
 from meshllm_tui.pages.mesh import MeshPage
 from meshllm_tui.pages.page import BREAKPOINTS, Page
+from meshllm_tui.preferences import Preferences
 from meshllm_tui.present import endpoint
 from meshllm_tui.screens.ask import AskScreen
 from meshllm_tui.screens.help import HelpScreen
@@ -37,7 +38,7 @@ from meshllm_tui.screens.load import LoadScreen
 from meshllm_tui.screens.mesh_desk import MeshDesk
 from meshllm_tui.screens.small import SMALLEST, SmallScreen
 from meshllm_tui.session import NodeClient, Session
-from meshllm_tui.themes import DEFAULT_THEME, THEMES
+from meshllm_tui.themes import THEMES, theme_of
 
 NODE_STAYS = 0
 """Result of `run`: leave the node running."""
@@ -59,6 +60,7 @@ class MeshApp(App[int]):
         "styles/models.tcss",
         "styles/requests.tcss",
         "styles/activity.tcss",
+        "styles/chat.tcss",
         "styles/help.tcss",
         "styles/small.tcss",
         "styles/split.tcss",
@@ -77,17 +79,25 @@ class MeshApp(App[int]):
         *,
         started_by_us: bool = False,
         ended: Callable[[], bool] | None = None,
-        theme: str = DEFAULT_THEME,
+        preferences: Preferences | None = None,
         decode_picture: DecodePicture | None = None,
+        chats_file: Path | None = None,
         wall: Callable[[], float] = time.time,
     ) -> None:
         # With colours off, Textual would otherwise turn its colours into greys too close to the ground.
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
-        for each in THEMES:
+        wished = preferences or Preferences()
+        own = (theme_of(wished.own[0], wished.own[1], dark=wished.own[2]),) if wished.own else ()
+        for each in (*THEMES, *own):
             self.register_theme(each)
-        self.theme = theme
+        self.theme = wished.theme
+        self.key_map = wished.keys
+        """Keys of the person's own, by an action's id."""
+        self.set_keymap(dict(wished.keys))
         self.animation_level = "none"
         self._ended = ended
+        self.chats_file = chats_file
+        """Where conversations are kept; None: nowhere."""
         self._throttle = Throttle(self._pass_on)
         self.session = Session(
             open_node,
@@ -281,7 +291,7 @@ class MeshApp(App[int]):
     def action_help(self) -> None:
         """Show every key."""
         if not isinstance(self.screen, HelpScreen):
-            self.push_screen(HelpScreen())
+            self.push_screen(HelpScreen(self.key_map, self.page.NAME))
 
     def action_leave(self) -> None:
         """Leave, as Ctrl+Q does."""
@@ -329,15 +339,25 @@ def run(
     started_by_us: bool,
     ended: Callable[[], bool] | None = None,
     decode_picture: DecodePicture | None = None,
+    chats_file: Path | None = None,
+    preferences: Preferences | None = None,
 ) -> int:
     """Show the dashboard until a person leaves it: 0 when the node is to stay, 10 when it is to be stopped.
 
     Paints at once; the node may still be starting (`started_by_us` says that it was started for this).
     Where `ended` says that it ended before it ever answered, there is nothing to wait for: 0 at once.
-    `decode_picture` reads the QR code in a picture, for the join box.
+    `decode_picture` reads the QR code in a picture, for the join box. `chats_file` keeps conversations.
+    `preferences` are the person's colours, keys and mouse.
     1 when the dashboard itself failed; its traceback is then on the terminal.
     """
     open_node = partial(open_client, console_url, api_url, token_file)
-    app = MeshApp(open_node, started_by_us=started_by_us, ended=ended, decode_picture=decode_picture)
-    result = app.run()
+    app = MeshApp(
+        open_node,
+        started_by_us=started_by_us,
+        ended=ended,
+        decode_picture=decode_picture,
+        chats_file=chats_file,
+        preferences=preferences,
+    )
+    result = app.run(mouse=preferences is None or preferences.mouse)
     return result if result is not None else (app.return_code or NODE_STAYS)

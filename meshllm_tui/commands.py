@@ -8,7 +8,7 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 from textual.types import IgnoreReturnCallbackType
 
-from meshllm_tui.actions.registry import ACTIONS, PLACES
+from meshllm_tui.actions.registry import ACTIONS, PLACES, keys_shown
 from meshllm_tui.chat_models import chat_models
 from meshllm_tui.cleaning import one_line
 
@@ -32,12 +32,12 @@ class RegistryCommands(Provider):
     def _commands(self) -> Iterator[_Command]:
         for action in ACTIONS:
             if action.palette:
-                place = PLACES[action.place]
+                place, keys = PLACES[action.place], keys_shown(action, self._app.key_map)
                 where = f"{place.title}: " if place.page else ""
                 title = f"{where}{action.help.rstrip('.')}"
                 yield _Command(
                     title,
-                    f"Key: {action.shown}" if action.shown else "No key of its own",
+                    f"Key: {keys}" if keys else "No key of its own",
                     partial(self._app.perform, action),
                 )
         for model in chat_models(self._app.session.snapshot):

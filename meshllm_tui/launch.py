@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
+from meshllm_tui.preferences import Preferences
+
 ENTER = "\x1b[?1049h\x1b[?25l\x1b[2J\x1b[H"
 """Alternate screen, no cursor, empty, from the top."""
 LEAVE = "\x1b[?1049l\x1b[?25h"
@@ -24,6 +26,8 @@ def run(
     started_by_us: bool,
     ended: Callable[[], bool] | None = None,
     decode_picture: Callable[[Path], str] | None = None,
+    chats_file: Path | None = None,
+    preferences: Preferences | None = None,
 ) -> int:
     """Show the dashboard until a person leaves it; see `meshllm_tui.app.run`, which this calls."""
     terminal = sys.__stderr__
@@ -43,6 +47,8 @@ def run(
         started_by_us=started_by_us,
         ended=ended,
         decode_picture=decode_picture,
+        chats_file=chats_file,
+        preferences=preferences,
     )
 
 

@@ -13,11 +13,12 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from meshllm_tui.app import NODE_STAYS, MeshApp
+from meshllm_tui.palettes import DEFAULT_THEME
+from meshllm_tui.preferences import Preferences
 from meshllm_tui.present import Line, Span, line, muted
 from meshllm_tui.recording_file import Recording
 from meshllm_tui.replay_client import ReplayClient
 from meshllm_tui.session import NodeClient
-from meshllm_tui.palettes import DEFAULT_THEME
 from meshllm_tui.units import bar
 from meshllm_tui.widgets.styled import content
 
@@ -111,7 +112,7 @@ class ReplayApp(MeshApp):
         async def open_node() -> NodeClient:
             return client
 
-        super().__init__(open_node, theme=theme, wall=client.wall)
+        super().__init__(open_node, preferences=Preferences(theme=theme), wall=client.wall)
 
     def frame_lines(self) -> Iterable[Widget]:
         """The recording's line, on each page."""

@@ -126,7 +126,7 @@ class ManagementClient:
         return _decode(raw, dict[str, Any])
 
     async def ask(self, name: str, kind: type[T], /, **arguments: Any) -> T:
-        """Asks one of the node's questions, whose answer is a `kind`; arguments that are None are left out."""
+        """Asks one of the node's questions; its answer is a `kind`. Arguments that are None are left out."""
         from urllib.parse import urlencode
 
         given = {key: value for key, value in arguments.items() if value is not None}

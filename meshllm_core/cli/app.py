@@ -42,6 +42,7 @@ COMMANDS = {
     "certify": "meshllm_core.cli.certify:certify",
     "doctor": "meshllm_core.cli.doctor:app",
     "config": "meshllm_core.cli.config:config",
+    "keys": "meshllm_core.cli.keys:keys",
     "logs": "meshllm_core.cli.logs:logs",
     "record": "meshllm_core.cli.record:record",
     "replay": "meshllm_core.cli.replay:replay",

@@ -13,6 +13,7 @@ from meshllm_core.cli.spawn import failure, start_node, wait_for_node
 from meshllm_core.config import Settings, base_url, load_settings
 from meshllm_core.errors import ExitCode, NodeAlreadyRunning, PortTaken
 from meshllm_core.paths import Paths, default_paths
+from meshllm_tui.preferences import Preferences, read_preferences
 
 if TYPE_CHECKING:
     import subprocess
@@ -55,9 +56,11 @@ def dashboard(
     if settings.api_key:
         # The dashboard's chat is a client of /v1 like any other, and its key may stand in config.toml only.
         os.environ["MESHLLM_API_KEY"] = settings.api_key
+    # Before a node is started for it: files of the person's own may be wrong.
+    preferences = read_preferences(settings.theme, settings.keys, settings.mouse)
     if found is not None:
-        return _show(paths, found.console_url, found.api_url)
-    return _start_and_show(paths, settings, arguments)
+        return _show(paths, preferences, found.console_url, found.api_url)
+    return _start_and_show(paths, settings, preferences, arguments)
 
 
 def has_screen() -> bool:
@@ -71,7 +74,9 @@ def _start_plain(paths: Paths, settings: Settings, arguments: Sequence[str]) -> 
     return wait_for_node(paths, start_node(paths, arguments))
 
 
-def _start_and_show(paths: Paths, settings: Settings, arguments: Sequence[str]) -> int:
+def _start_and_show(
+    paths: Paths, settings: Settings, preferences: Preferences, arguments: Sequence[str]
+) -> int:
     """Paints while the node still starts. Ports that are taken are found before that."""
     _check_ports(settings)
     process = start_node(paths, arguments)
@@ -81,7 +86,7 @@ def _start_and_show(paths: Paths, settings: Settings, arguments: Sequence[str]) 
     else:
         record = wait_for_node(paths, process)
         console_url, api_url = record.console_url, record.api_url
-    result = _show(paths, console_url, api_url, process)
+    result = _show(paths, preferences, console_url, api_url, process)
     ended = process.poll()
     if ended:
         return report(failure(paths, ended))
@@ -89,7 +94,11 @@ def _start_and_show(paths: Paths, settings: Settings, arguments: Sequence[str]) 
 
 
 def _show(
-    paths: Paths, console_url: str, api_url: str, started: "subprocess.Popen[bytes] | None" = None
+    paths: Paths,
+    preferences: Preferences,
+    console_url: str,
+    api_url: str,
+    started: "subprocess.Popen[bytes] | None" = None,
 ) -> int:
     from meshllm_tui.launch import run
 
@@ -100,6 +109,8 @@ def _show(
         started_by_us=started is not None,
         ended=(lambda: started.poll() is not None) if started else None,
         decode_picture=_decode_picture,
+        chats_file=paths.chats_file,
+        preferences=preferences,
     )
     if result == STOP_NODE:
         from meshllm_core.cli.control import stop_node

@@ -13,7 +13,7 @@ from meshllm_core.config_text import literal
 from meshllm_core.errors import ConfigError
 from meshllm_core.node.answers import NodeParts
 
-OF_THE_DASHBOARD = frozenset({"theme", "keys"})
+OF_THE_DASHBOARD = frozenset({"theme", "keys", "mouse"})
 """Keys that the node itself does not read."""
 HIDDEN = "(set, hidden)"
 

@@ -1,6 +1,6 @@
 """Who answers what clients ask: one entry for each of api.questions.QUESTIONS.
 
-Each answering module is imported when it is first asked, so that a node's start does not wait for all of them.
+Each answering module is imported when it is first asked: a node's start does not wait for all of them.
 """
 
 import importlib

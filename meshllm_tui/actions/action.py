@@ -44,4 +44,4 @@ class Action:
     @property
     def id(self) -> str:
         """Unique; also the name under which its key can be changed."""
-        return f"{self.place}.{self.method}"
+        return f"{self.place}.{self.method}".replace("('", "-").removesuffix("')")

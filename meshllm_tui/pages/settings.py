@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
 from textual import work
 from textual.app import ComposeResult
 from textual.containers import Horizontal
@@ -89,6 +90,7 @@ class SettingsPage(Page):
         answer: Config | MeshError
         try:
             answer = await self.session.client.ask("config", Config)
+            answer = _with_themes(answer)
         except MeshError as error:
             answer = error
             if isinstance(self.listed.answer, Config):
@@ -204,3 +206,10 @@ class SettingsPage(Page):
         self.go("keys-of-config")
         if self.app.size.width < MEDIUM:
             self.notify("".join(span.text for span in lines[0]), markup=False)
+
+
+def _with_themes(answer: Config) -> Config:
+    """The node does not know the names of the dashboard's colours, to choose from."""
+    themes = tuple(theme.name for theme in THEMES)
+    rows = (replace(row, choices=themes) if row.key == THEME else row for row in answer.rows)
+    return replace(answer, rows=tuple(rows))

@@ -1,5 +1,6 @@
 """Every key, made from the registry of actions."""
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -17,10 +18,10 @@ _KEYS_WIDTH = 20
 """Cells of the column of keys."""
 
 
-def help_lines() -> tuple[Line, ...]:
-    """The help as lines."""
+def help_lines(key_map: Mapping[str, str], page: str) -> tuple[Line, ...]:
+    """The help as lines; what works on the open page comes first."""
     lines: list[Line] = []
-    for title, rows in help_rows():
+    for title, rows in help_rows(key_map, page):
         lines += [line(Span(title, "strong"))]
         lines += [line("  ", Span(keys.ljust(_KEYS_WIDTH), "accent"), text) for keys, text in rows]
         lines += [line("")]
@@ -36,12 +37,17 @@ class HelpScreen(Dialog[None]):
         Binding("k", "scroll(-1)", "Up", show=False),
     ]
 
+    def __init__(self, key_map: Mapping[str, str], page: str) -> None:
+        """`key_map`: keys that a person changed. `page`: name of the one that is open."""
+        super().__init__()
+        self._key_map, self._page = key_map, page
+
     def compose(self) -> ComposeResult:
         """The table of keys."""
         with VerticalScroll(classes="dialog", id="help") as frame:
             frame.border_title = Content("Help")
             frame.border_subtitle = Content("Esc closes")
-            yield Static(content(help_lines()), markup=False)
+            yield Static(content(help_lines(self._key_map, self._page)), markup=False)
 
     def action_scroll(self, lines: int) -> None:
         """Scroll by lines."""

@@ -19,6 +19,7 @@ from meshllm_core.cli import dashboard, spawn
 from meshllm_core.config import Settings
 from meshllm_core.errors import ExitCode, NodeError, PortTaken
 from meshllm_core.paths import Paths
+from meshllm_tui.preferences import Preferences
 from tests.api.manage.conftest import Node
 from tests.api.openai.conftest import scripted, serving
 from tests.cli.conftest import COMMAND, playing
@@ -156,7 +157,7 @@ def test_a_taken_port_is_named_before_anything_starts(paths: Paths, monkeypatch:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(PortTaken, match=str(port)) as caught:
-            dashboard._start_and_show(paths, Settings(port=port), ())
+            dashboard._start_and_show(paths, Settings(port=port), Preferences(), ())
     assert "--port" in caught.value.hint
     assert started == []
 

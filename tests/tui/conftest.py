@@ -13,7 +13,8 @@ from textual.pilot import Pilot
 from meshllm_tui.app import MeshApp
 from meshllm_tui.screens.jump import LETTERS
 from meshllm_tui.session import NodeClient
-from meshllm_tui.themes import DEFAULT_THEME
+from meshllm_tui.palettes import DEFAULT_THEME
+from meshllm_tui.preferences import Preferences
 from tests.tui.samples import START, ScriptedClient
 
 NOW = START + 200.0
@@ -72,10 +73,19 @@ async def dashboard(
     started_by_us: bool = False,
     settled: bool = True,
     decode_picture: Callable[[Path], str] | None = None,
+    chats_file: Path | None = None,
+    preferences: Preferences | None = None,
 ) -> AsyncIterator[Screen]:
     """A dashboard that has heard of its node, when there is one."""
     node = client or ScriptedClient()
-    app = make_app(node, theme=theme, started_by_us=started_by_us, decode_picture=decode_picture)
+    app = make_app(
+        node,
+        theme=theme,
+        started_by_us=started_by_us,
+        decode_picture=decode_picture,
+        chats_file=chats_file,
+        preferences=preferences,
+    )
     async with app.run_test(size=size) as pilot:
         screen = Screen(app, node, pilot)
         if settled and node.state is not None:
@@ -90,6 +100,8 @@ def make_app(
     theme: str = DEFAULT_THEME,
     started_by_us: bool = False,
     decode_picture: Callable[[Path], str] | None = None,
+    chats_file: Path | None = None,
+    preferences: Preferences | None = None,
 ) -> MeshApp:
     """A dashboard that is not yet running."""
 
@@ -98,9 +110,10 @@ def make_app(
 
     return MeshApp(
         open_node,
-        theme=theme,
+        preferences=preferences or Preferences(theme=theme),
         started_by_us=started_by_us,
         decode_picture=decode_picture,
+        chats_file=chats_file,
         wall=lambda: NOW,
     )
 

@@ -11,9 +11,10 @@ from meshllm_tui.pages.certify import CertifyPage
 from meshllm_tui.pages.page import Page
 from meshllm_tui.pages.settings import SettingsPage
 from meshllm_tui.pages.split import SplitDesk
-from meshllm_tui.widgets.activity_pane import ActivityPane
 from meshllm_tui.widgets.catalog_pane import CatalogPane
+from meshllm_tui.widgets.activity_pane import ActivityPane
 from meshllm_tui.widgets.chat_pane import ChatPane
+from meshllm_tui.widgets.chats_pane import ChatsPane
 from meshllm_tui.widgets.connect_pane import ConnectPane
 from meshllm_tui.widgets.downloads_pane import DownloadsPane
 from meshllm_tui.widgets.library_pane import LibraryPane
@@ -22,10 +23,10 @@ from meshllm_tui.widgets.logs_pane import LogsPane
 from meshllm_tui.widgets.mesh_pane import MeshPane
 from meshllm_tui.widgets.models_pane import ModelsPane
 from meshllm_tui.widgets.node_pane import NodePane
-from meshllm_tui.widgets.running_pane import RunningPane
 from meshllm_tui.widgets.plan_desk import PlanDesk
 from meshllm_tui.widgets.plan_panes import CandidatesPane
 from meshllm_tui.widgets.requests_pane import RequestPane, RequestsPane
+from meshllm_tui.widgets.running_pane import RunningPane
 from meshllm_tui.widgets.splits_pane import SplitsPane
 
 OWNERS = {
@@ -36,16 +37,17 @@ OWNERS = {
     "node": NodePane,
     "models": ModelsPane,
     "chat": ChatPane,
+    "chats": ChatsPane,
     "log": LogPane,
     "mesh": MeshPane,
-    "running": RunningPane,
-    "library": LibraryPane,
-    "catalog": CatalogPane,
-    "downloads": DownloadsPane,
     "split": SplitDesk,
     "splits": SplitsPane,
     "plan": PlanDesk,
     "candidates": CandidatesPane,
+    "running": RunningPane,
+    "library": LibraryPane,
+    "catalog": CatalogPane,
+    "downloads": DownloadsPane,
     "requests": RequestsPane,
     "request": RequestPane,
     "connect": ConnectPane,
@@ -105,7 +107,7 @@ def test_bindings_carry_ids_and_tool_tips() -> None:
 
 
 def test_help_lists_every_key() -> None:
-    rows = {row for _, rows in help_rows() for row in rows}
+    rows = {row for _, rows in help_rows({}) for row in rows}
     for action in ACTIONS:
         if action.keys:
             assert (action.shown, action.help) in rows
