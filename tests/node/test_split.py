@@ -171,6 +171,21 @@ def test_too_little_memory_everywhere_is_said_in_words(tmp_path: Path) -> None:
         assert not bert.snapshot()["hosted_stages"]
 
 
+def _lock(folder: Path, nodes: Sequence[str], cut: int) -> str:
+    """A topology lock of the default model, cut once."""
+    model = require_default_model()
+    ends = (0, cut, 30)
+    stages = [
+        {"node": node, "layer_start": start, "layer_end": end}
+        for node, start, end in zip(nodes, ends, ends[1:], strict=False)
+    ]
+    fingerprint = planned_model(inspect_model(model), open_source(local_files(model))).model.fingerprint
+    lock = {"version": 1, "model": NAME, "manifest_sha256": fingerprint, "stages": stages}
+    file = folder / "lock.json"
+    file.write_text(json.dumps(lock))
+    return str(file)
+
+
 def test_a_lock_fixes_who_computes_what(tmp_path: Path, whole: str) -> None:
     model = require_default_model()
     with mesh(tmp_path, "Anna", "Bert") as (anna, bert):
@@ -178,18 +193,11 @@ def test_a_lock_fixes_who_computes_what(tmp_path: Path, whole: str) -> None:
         free = _settled(anna)["split"]["stages"]
         anna.act("unload", model=NAME)
         bert.wait(lambda s: not s["hosted_stages"], 20)
-        fingerprint = planned_model(inspect_model(model), open_source(local_files(model))).model.fingerprint
         cut = free[0]["end"] + 1
 
         def locked(*nodes: str) -> dict[str, Any]:
-            ends = (0, cut, 30)
-            stages = [
-                {"node": node, "layer_start": start, "layer_end": end}
-                for node, start, end in zip(nodes, ends, ends[1:], strict=False)
-            ]
-            lock = {"version": 1, "model": NAME, "manifest_sha256": fingerprint, "stages": stages}
-            (tmp_path / "lock.json").write_text(json.dumps(lock))
-            anna.act("load", model=str(model), split=True, split_topology_lock=str(tmp_path / "lock.json"))
+            lock = _lock(tmp_path, nodes, cut)
+            anna.act("load", model=str(model), split=True, split_topology_lock=lock)
             return _settled(anna)
 
         row = locked(free[0]["node"], "Anna")
@@ -233,7 +241,10 @@ def test_a_format_that_this_node_certified_is_used(tmp_path: Path) -> None:
         anna.act("load", model=str(model), split=True)
         row = _settled(anna)
         assert row["split"]["dtype"] == "f32"
-        cut = row["split"]["stages"][0]["end"]
+        first = row["split"]["stages"][0]
+        cut = first["end"]
+        # What it measured meanwhile may move the cut by a layer; the certificate is for this one.
+        lock = _lock(tmp_path, (first["node"], "Anna"), cut)
         anna.act("unload", model=NAME)
         bert.wait(lambda s: not s["hosted_stages"], 20)
         paths = default_paths({"MESHLLM_HOME": str(anna.home)})
@@ -242,11 +253,11 @@ def test_a_format_that_this_node_certified_is_used(tmp_path: Path) -> None:
         store = CertificateStore(paths.certificates)
         store.add(seal_certificate(load_or_create(paths).key, found))
         store.add(seal_certificate(SigningKey.generate(), strangers))
-        anna.act("load", model=str(model), split=True)
+        anna.act("load", model=str(model), split=True, split_topology_lock=lock)
         row = _settled(anna)
         assert row["status"] == "ready", row
         assert row["split"]["dtype"] == "q8x"
         assert _ask(anna).status_code == 200
         anna.act("unload", model=NAME)
-        anna.act("load", model=str(model), split=True, wire_dtype="q8")
+        anna.act("load", model=str(model), split=True, wire_dtype="q8", split_topology_lock=lock)
         assert "q8 was not measured" in _settled(anna)["error"]
