@@ -18,6 +18,7 @@ from meshllm_core.cli.connect import ask
 from meshllm_core.cli.diagnostics import say
 from meshllm_core.cli.options import AsJson, Console
 from meshllm_core.cli.output import emit, emit_json
+from meshllm_core.cli.text import counted, duration
 from meshllm_core.errors import ConfigError, NodeError
 from meshllm_core.log import mask
 from meshllm_core.state.recording import (
@@ -71,7 +72,7 @@ def record(
     if as_json:
         emit_json(told)
     else:
-        words = f"{recorder.events:,} events in {recorder.seconds:.0f} s"
+        words = f"{counted(recorder.events, 'event')} in {duration(recorder.seconds)}"
         emit(f"{file}: {words}, {recorder.written:,} bytes. It ended: {recorder.ended}.")
 
 

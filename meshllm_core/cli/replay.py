@@ -9,7 +9,7 @@ from meshllm_core.cli.dashboard import has_screen
 from meshllm_core.cli.diagnostics import say
 from meshllm_core.cli.options import AsJson
 from meshllm_core.cli.output import clean, emit, emit_json
-from meshllm_core.cli.text import duration
+from meshllm_core.cli.text import counted, duration
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A recording made by `meshllm record`.")]
 Speed = Annotated[
@@ -42,6 +42,12 @@ def replay(file: File, speed: Speed = 1.0, as_json: AsJson = False) -> None:
         if as_json:
             emit_json(told)
             return
-        words = f"{index.events:,} events in {duration(index.seconds)} of meshllm {index.header.version}"
-        emit(clean(f"{file}: {words}, {told['machines']} machines, {len(last.models)} models."))
+        words = (
+            f"{counted(index.events, 'event')} in {duration(index.seconds)} of meshllm {index.header.version}"
+        )
+        emit(
+            clean(
+                f"{file}: {words}; {counted(1 + len(last.peers), 'machine')}, {counted(len(last.models), 'model')}."
+            )
+        )
         say("There is no terminal here for the dashboard; this is what the recording holds.")

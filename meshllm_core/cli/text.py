@@ -37,3 +37,8 @@ def duration(seconds: float) -> str:
 def moment(at: float) -> str:
     """Seconds since the epoch as local date and time."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(at)) if at else "–"
+
+
+def counted(count: int, one: str) -> str:
+    """A count and its noun: "1 event", "3 events"."""
+    return f"{count:,} {one if count == 1 else one + 's'}"

@@ -127,7 +127,7 @@ async def test_ctrl_c_ends_it_well(node: Node, tmp_path: Path) -> None:
     async with asyncio.timeout(20):
         out, err = await process.communicate()
     assert process.returncode == 0, err
-    assert re.search(r"1 events in 0 s, [\d,]+ bytes. It ended: stopped by Ctrl\+C\.", out.decode())
+    assert re.search(r"1 event in 0 s, [\d,]+ bytes. It ended: stopped by Ctrl\+C\.", out.decode())
     with open_recording(file) as recording:
         assert (recording.index.events, recording.index.cut) == (1, False)
 
