@@ -42,12 +42,7 @@ def replay(file: File, speed: Speed = 1.0, as_json: AsJson = False) -> None:
         if as_json:
             emit_json(told)
             return
-        words = (
-            f"{counted(index.events, 'event')} in {duration(index.seconds)} of meshllm {index.header.version}"
-        )
-        emit(
-            clean(
-                f"{file}: {words}; {counted(1 + len(last.peers), 'machine')}, {counted(len(last.models), 'model')}."
-            )
-        )
+        length = f"{counted(index.events, 'event')} in {duration(index.seconds)}"
+        held = f"{counted(1 + len(last.peers), 'machine')}, {counted(len(last.models), 'model')}"
+        emit(clean(f"{file}: {length} of meshllm {index.header.version}; {held}."))
         say("There is no terminal here for the dashboard; this is what the recording holds.")
