@@ -213,4 +213,6 @@ async def test_a_broken_chain_ends_its_requests_with_the_reason(tmp_path: Path) 
         chain.driver.break_chain("Bert is lost.")
         with pytest.raises(EngineError, match="Bert is lost"):
             await asking
+        # The driver tells its requests first.
+        await until(lambda: bool(chain.broken))
         assert chain.broken == ["Bert is lost."]
