@@ -1,11 +1,13 @@
 """The page of models: what runs where, what is on the disk, what there is, and what is on its way."""
 
+import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
+from textual.timer import Timer
 
 from meshllm_core.api.schema_models import (
     Catalog,
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
     from meshllm_tui.pages.split import SplitPage
 
 Answer = TypeVar("Answer")
+ASK_SECONDS = 2.0
+"""Between two times that disk and catalogue are asked for because something changed."""
 
 
 class ModelsPage(Page):
@@ -61,6 +65,8 @@ class ModelsPage(Page):
     _searches = 0
     _seen: object = None
     """What the answers depend on, as it was when they were asked for."""
+    _asked_at = -ASK_SECONDS
+    _waiting: Timer | None = None
 
     def body(self) -> ComposeResult:
         """What is here at the left, what there is at the right."""
@@ -93,12 +99,23 @@ class ModelsPage(Page):
         )
         if seen != self._seen:
             self._seen = seen
-            self.ask_again()
+            self._ask_soon()
 
     def on_screen_suspend(self) -> None:
         """While another page is shown, files and free memory may change; a dialog over this one is short."""
         if self.app.current_mode != self.NAME:
             self._seen = None
+
+    def _ask_soon(self) -> None:
+        """At once, but not more often than every ASK_SECONDS: members may change many times a second."""
+        if self._waiting is None:
+            left = self._asked_at + ASK_SECONDS - time.monotonic()
+            self._waiting = self.set_timer(max(left, 0.01), self._ask_now)
+
+    def _ask_now(self) -> None:
+        self._waiting = None
+        self._asked_at = time.monotonic()
+        self.ask_again()
 
     # Asking -----------------------------------------------------------------------------------------
 

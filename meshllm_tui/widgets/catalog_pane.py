@@ -75,6 +75,7 @@ class CatalogPane(Vertical):
         self._offers: dict[str, CatalogModel | HubModel] = {}
         self._facts: tuple[Line, ...] = ()
         self._note: tuple[Line, ...] = ()
+        self._drawn: tuple[object, ...] = ()
         self.border_title = Content("Catalogue")
 
     def compose(self) -> ComposeResult:
@@ -116,6 +117,10 @@ class CatalogPane(Vertical):
         if not self.is_mounted:
             return
         width = max(self.content_region.width - 3, 20)
+        drawn = (self._catalog, self._found, self._query, self._search.value, width)
+        if drawn == self._drawn and view.link == "live":
+            return
+        self._drawn = drawn if view.link == "live" else ()
         self._frame()
         self._offers = dict(self._rows())
         if self._catalog.answer is None and not self._offers:

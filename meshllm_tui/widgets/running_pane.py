@@ -24,6 +24,8 @@ class RunningPane(PickList):
     def __init__(self) -> None:
         super().__init__("running", "Running")
         self._view = NodeView()
+        self._drawn: tuple[object, ...] = (None, None, None)
+        self._width = 0
 
     @property
     def _page(self) -> "ModelsPage":
@@ -33,6 +35,13 @@ class RunningPane(PickList):
         """Draw `view`, if it says anything new."""
         self._view = view
         self.tell_stale(stale_words(view))
+        if (snapshot := view.snapshot) is not None:
+            # Each is made anew only when something in it changes.
+            drawn = (snapshot.models, snapshot.peers, snapshot.hosted_stages)
+            same = all(new is old for new, old in zip(drawn, self._drawn, strict=True))
+            if same and self._width == self.room:
+                return
+            self._drawn, self._width = drawn, self.room
         rows = list(running_rows(view.snapshot, self.room)) if view.snapshot is not None else []
         if not rows:
             self.show_note(empty_running(view))

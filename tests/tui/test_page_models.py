@@ -6,10 +6,12 @@ from textual.widgets import OptionList
 from meshllm_core.api.schema_models import Catalog, HubSearch, Library
 from meshllm_core.errors import StorageError
 from meshllm_core.state import events as ev
+from meshllm_core.state.mesh_events import PeerUpdated
 from meshllm_tui.pages.models import ModelsPage
 from meshllm_tui.themes import THEMES
 from meshllm_tui.widgets.catalog_pane import CatalogPane
 from tests.tui.conftest import dashboard
+from tests.tui.mesh_samples import peer
 from tests.tui.model_page import WAYS, asked, opened, perform
 from tests.tui.model_samples import (
     HERE,
@@ -353,3 +355,14 @@ async def test_every_word_of_the_page_stands_out(theme: str) -> None:
         await opened(screen, "catalog", "slash", *"zzz", "enter")
         await screen.until(lambda: "bartowski" in screen.text)
         assert faint(screen) == []
+
+
+async def test_members_that_change_often_are_not_asked_about_each_time() -> None:
+    async with dashboard(client()) as screen:
+        await opened(screen)
+        before = len(asked(screen.client, "catalog"))
+        for step in range(40):
+            screen.client.happen(PeerUpdated(at=START, peer=peer("attic", memory_lent=step << 31)))
+            await screen.pilot.pause(0.01)
+        await screen.until(lambda: len(asked(screen.client, "catalog")) > before)
+        assert len(asked(screen.client, "catalog")) - before <= 3
