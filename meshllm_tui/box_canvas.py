@@ -24,6 +24,7 @@ _JOINTS = {
     _EAST: "─",
 }
 _HEAVY = str.maketrans("─│┌┐└┘├┤┬┴┼", "━┃┏┓┗┛┣┫┳┻╋")
+_THICK = "━┃┏┓┗┛┣┫┳┻╋┠┨┢┪┡┩"
 _LIGHT_ARM = {"├": "┠", "┤": "┨"}
 """A thin line that meets a thick one."""
 _DASH = "╌"
@@ -63,6 +64,15 @@ class Canvas:
         self._tones: list[list[Tone]] = [["plain"] * width for _ in range(height)]
         self._arms: dict[tuple[int, int], int] = {}
 
+    def copy(self) -> "Canvas":
+        """The same picture, to be drawn on by itself."""
+        other = Canvas(0, 0)
+        other.width, other.height = self.width, self.height
+        other._cells = [row.copy() for row in self._cells]
+        other._tones = [row.copy() for row in self._tones]
+        other._arms = self._arms.copy()
+        return other
+
     def box(self, box: Box, tone: Tone, *, heavy: bool = False) -> None:
         """A border; where it meets another one they share it."""
         for x in range(box.left, box.right):
@@ -80,6 +90,7 @@ class Canvas:
             for y in range(box.top, box.bottom + 1):
                 for x in (box.left, box.right):
                     self._thicken(x, y)
+            self._trim_corners(box)
 
     def across(self, y: int, first: int, last: int, *, dashed: bool = False) -> None:
         """A line to the right, joined to what it meets at its ends."""
@@ -99,6 +110,10 @@ class Canvas:
 
     def text(self, x: int, y: int, text: str, tone: Tone) -> None:
         """Words, which must be cleaned; a wide character takes two cells."""
+        if text.isascii() and 0 <= y < self.height and x >= 0 and x + len(text) <= self.width:
+            self._cells[y][x : x + len(text)] = text
+            self._tones[y][x : x + len(text)] = [tone] * len(text)
+            return
         for character in text:
             wide = cells(character)
             if wide == 0:
@@ -123,13 +138,20 @@ class Canvas:
         if not self._inside(x, y):
             return
         arms = self._arms.get((x, y), 0) | arm
-        heavy = self._cells[y][x] in "━┃┏┓┗┛┣┫┳┻╋┠┨"
+        heavy = self._cells[y][x] in _THICK
         self._arms[x, y] = arms
         joint = _JOINTS[arms]
         if not heavy:
             self._cells[y][x], self._tones[y][x] = joint, tone
         else:
             self._cells[y][x] = _LIGHT_ARM.get(joint, "") or joint.translate(_HEAVY)
+
+    def _trim_corners(self, box: Box) -> None:
+        """Where a thick box stands on a thin one, only its own border is thick."""
+        for y, corners in ((box.top, "┢┪"), (box.bottom, "┡┩")):
+            for x, corner in zip((box.left, box.right), corners, strict=True):
+                if self._inside(x, y) and self._cells[y][x] in "┣┫":
+                    self._cells[y][x] = corner
 
     def _thicken(self, x: int, y: int) -> None:
         if self._inside(x, y):
@@ -138,9 +160,11 @@ class Canvas:
 
 def _spans(row: list[str], tones: list[Tone]) -> Line:
     spans: list[Span] = []
-    for character, tone in zip(row, tones, strict=True):
-        if spans and (spans[-1].tone == tone or character in ("", " ")):
-            spans[-1] = Span(spans[-1].text + character, spans[-1].tone)
-        else:
-            spans.append(Span(character, tone))
+    start = 0
+    for place in range(1, len(row)):
+        # Blanks have no tone of their own.
+        if tones[place] != tones[start] and row[place] not in ("", " "):
+            spans.append(Span("".join(row[start:place]), tones[start]))
+            start = place
+    spans.append(Span("".join(row[start:]), tones[start]))
     return tuple(spans)

@@ -5,7 +5,8 @@ or a speed changes, only when somebody comes or goes.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from meshllm_core.state.mesh_events import PeerRow
 from meshllm_core.state.snapshot import NodeSnapshot
@@ -41,18 +42,6 @@ class Drawing:
     """Members that there was no room for."""
 
 
-@dataclass(frozen=True)
-class _Side:
-    """The members at one side."""
-
-    rows: Sequence[PeerRow]
-    left: int
-    """Where their boxes begin."""
-    width: int
-    spine: int
-    """Where the line is that their links leave from."""
-
-
 def is_drawable(width: int, height: int) -> bool:
     """Whether there is room for a drawing."""
     return width >= SMALLEST[0] and height >= SMALLEST[1]
@@ -62,83 +51,78 @@ def draw_mesh(snapshot: NodeSnapshot, width: int, height: int, chosen: str | Non
     """The mesh in at most `height` lines of `width` cells. Needs a snapshot with a mesh and room."""
     peers = sorted_peers(snapshot)
     sides = 2 if width >= TWO_SIDES else 1
-    tall = height - 1 >= 3 * -(-len(peers) // sides)
-    each = 3 if tall else 2
-    most = (height - 1) // each * sides
-    shown = peers[:most]
-    half = -(-len(shown) // sides)
-    own_left = (width - _OWN_WIDTH) // 2 if sides == 2 else 0
-    placed = [_right(shown[:half], own_left, width)]
-    if sides == 2:
-        placed.append(_left(shown[half:], own_left))
-    lines = max(_OWN_HEIGHT, half * each + 1 if shown else 0)
-    canvas = Canvas(width, min(lines, height))
-    own = Box(OWN, own_left, (canvas.height - _OWN_HEIGHT) // 2, _OWN_WIDTH, _OWN_HEIGHT)
-    boxes = [own]
+    each = 3 if height - 1 >= 3 * -(-len(peers) // sides) else 2
+    shown = peers[: (height - 1) // each * sides]
     blocked = frozenset(snapshot.mesh.blocked) if snapshot.mesh else frozenset()
-    canvas.box(own, "accent" if chosen == OWN else "muted", heavy=chosen == OWN)
-    for place, words in enumerate(_own_words(snapshot)):
-        canvas.text(own.left + 2, own.top + 1 + place, fit(words.text, _OWN_WIDTH - 4), words.tone)
-    for side in placed:
-        boxes += _draw_side(canvas, side, own, each, chosen, blocked, spark)
-    return Drawing(canvas.lines(), tuple(boxes), len(peers) - len(shown))
+    tags = [link_tag(row, blocked=row.node in blocked) for row in shown]
+    keys = [OWN, *(row.node for row in shown)]
+    picked = keys.index(chosen) if chosen in keys else -1
+    base, places = _skeleton(width, height, each, picked, tuple(not tag.linked for tag in tags))
+    canvas = base.copy()
+    for line, words in enumerate(_own_words(snapshot)):
+        canvas.text(places[0].left + 2, places[0].top + 1 + line, fit(words.text, _OWN_WIDTH - 4), words.tone)
+    for place, row, tag in zip(places[1:], shown, tags, strict=True):
+        _fill(canvas, place, _words(row, place.width - 4, each - 1, row.node in blocked, spark))
+        words_of_link = f" {fit(tag.words, _LINK - 5)} "
+        first = place.left - _LINK if place.left > places[0].left else place.right
+        at = first + 1 + (_LINK - 1 - cells(words_of_link)) // 2
+        canvas.text(at, place.top + 1, words_of_link, tag.tone)
+    boxes = tuple(replace(place, key=key) for place, key in zip(places, keys, strict=True))
+    return Drawing(canvas.lines(), boxes, len(peers) - len(shown))
 
 
-def _right(rows: Sequence[PeerRow], own_left: int, width: int) -> _Side:
-    spine = own_left + _OWN_WIDTH + _GAP
+def _fill(canvas: Canvas, place: Box, lines: Sequence[Sequence[Span]]) -> None:
+    for line, parts in enumerate(lines):
+        at = place.left + 2
+        for part in parts:
+            canvas.text(at, place.top + 1 + line, part.text, part.tone)
+            at += cells(part.text)
+
+
+@lru_cache(maxsize=16)
+def _skeleton(
+    width: int, height: int, each: int, chosen: int, dashed: tuple[bool, ...]
+) -> tuple[Canvas, tuple[Box, ...]]:
+    """Boxes and links without words: this node's, then one for each of `dashed`, of `each` lines.
+
+    `chosen` is the place of the box with a thick border; `dashed` says which members have no link.
+    Figures change all the time and this does not, so the last ones are kept.
+    """
+    sides = 2 if width >= TWO_SIDES else 1
+    half = -(-len(dashed) // sides)
+    own_left = (width - _OWN_WIDTH) // 2 if sides == 2 else 0
+    canvas = Canvas(width, min(max(_OWN_HEIGHT, half * each + 1 if dashed else 0), height))
+    own = Box(OWN, own_left, (canvas.height - _OWN_HEIGHT) // 2, _OWN_WIDTH, _OWN_HEIGHT)
+    spine = own.right + 1 + _GAP
     left = spine + _LINK
-    return _Side(rows, left, width - left, spine)
-
-
-def _left(rows: Sequence[PeerRow], own_left: int) -> _Side:
-    spine = own_left - _GAP - 1
-    return _Side(rows, 0, spine - _LINK + 1, spine)
-
-
-def _draw_side(
-    canvas: Canvas,
-    side: _Side,
-    own: Box,
-    each: int,
-    chosen: str | None,
-    blocked: frozenset[str],
-    spark: Spark,
-) -> list[Box]:
-    """The boxes of one side from top to bottom, their links, and the line that these leave from."""
-    if not side.rows:
-        return []
-    right = side.left > own.left
-    top = (canvas.height - (len(side.rows) * each + 1)) // 2
-    boxes = [
-        Box(row.node, side.left, top + place * each, side.width, each + 1)
-        for place, row in enumerate(side.rows)
-    ]
-    for box, row in zip(boxes, side.rows, strict=True):
+    boxes = [own, *_column(canvas, left, width - left, half, each)]
+    other = own.left - 1 - _GAP
+    boxes += _column(canvas, 0, other - _LINK + 1, len(dashed) - half, each)
+    for box in boxes:
         canvas.box(box, "muted")
-        for place, parts in enumerate(_words(row, side.width - 4, each - 1, row.node in blocked, spark)):
-            at = box.left + 2
-            for part in parts:
-                canvas.text(at, box.top + 1 + place, part.text, part.tone)
-                at += cells(part.text)
-    for box, row in zip(boxes, side.rows, strict=True):
-        if row.node == chosen:
-            canvas.box(box, "accent", heavy=True)
+    if 0 <= chosen < len(boxes):
+        canvas.box(boxes[chosen], "accent", heavy=True)
     start = own.top + _OWN_HEIGHT // 2
-    canvas.across(start, own.right if right else side.spine, side.spine if right else own.left)
-    canvas.down(side.spine, min(start, boxes[0].top + 1), max(start, boxes[-1].top + 1))
-    for box, row in zip(boxes, side.rows, strict=True):
-        _draw_link(canvas, box, side, row, right, row.node in blocked)
-    return boxes
+    if half:
+        canvas.across(start, own.right, spine)
+        _links(canvas, boxes[1 : half + 1], dashed[:half], spine, start)
+    if len(dashed) > half:
+        canvas.across(start, other, own.left)
+        _links(canvas, boxes[half + 1 :], dashed[half:], other, start)
+    return canvas, tuple(boxes)
 
 
-def _draw_link(canvas: Canvas, box: Box, side: _Side, row: PeerRow, right: bool, blocked: bool) -> None:
-    """From the side's line to a box; how near and by which way stands in it."""
-    level = box.top + 1
-    first, last = (side.spine, box.left) if right else (box.right, side.spine)
-    tag = link_tag(row, blocked=blocked)
-    canvas.across(level, first, last, dashed=not tag.linked)
-    words = f" {fit(tag.words, _LINK - 5)} "
-    canvas.text(first + 1 + (last - first - cells(words)) // 2, level, words, tag.tone)
+def _column(canvas: Canvas, left: int, width: int, count: int, each: int) -> list[Box]:
+    top = (canvas.height - (count * each + 1)) // 2
+    return [Box("", left, top + place * each, width, each + 1) for place in range(count)]
+
+
+def _links(canvas: Canvas, boxes: Sequence[Box], dashed: Sequence[bool], spine: int, start: int) -> None:
+    """The line that all links of a side leave from, and each of them."""
+    canvas.down(spine, min(start, boxes[0].top + 1), max(start, boxes[-1].top + 1))
+    for box, broken in zip(boxes, dashed, strict=True):
+        first, last = (spine, box.left) if box.left > spine else (box.right, spine)
+        canvas.across(box.top + 1, first, last, dashed=broken)
 
 
 def _own_words(snapshot: NodeSnapshot) -> tuple[Span, ...]:

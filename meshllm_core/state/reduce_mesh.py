@@ -159,7 +159,7 @@ def _waiting_words(snapshot: NodeSnapshot, rows: tuple[ev.WaitingRow, ...]) -> t
     fresh = [f"{row.name} ({row.node[:10]})" for row in rows if row.node not in known]
     if not fresh:
         return None
-    return "warning", f"{', '.join(fresh)} asks to be let in: `meshllm approve {rows[-1].node[:10]}`, or a"
+    return "warning", f"{', '.join(fresh)} asks to be let in: `meshllm approve {rows[-1].node[:10]}`"
 
 
 def _peer_words(snapshot: NodeSnapshot, row: ev.PeerRow) -> tuple[NoticeLevel, str] | None:

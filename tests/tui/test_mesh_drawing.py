@@ -168,3 +168,11 @@ def test_bars_and_words_of_round_trips() -> None:
     assert bars((1.0,)) == trend((1.0,)) == ""
     assert bars((1.0, 8.0, 4.0)) == "▂█▅"
     assert trend((1.0, 8.0, 4.0)) == "▂█▅  1.0 to 8.0 ms"
+
+
+def test_only_the_border_of_the_chosen_box_is_thick() -> None:
+    canvas = Canvas(4, 7)
+    for top in (0, 2, 4):
+        canvas.box(Box(str(top), 0, top, 4, 3), "muted")
+    canvas.box(Box("2", 0, 2, 4, 3), "accent", heavy=True)
+    assert plain(canvas.lines()).splitlines() == ["┌──┐", "│  │", "┢━━┪", "┃  ┃", "┡━━┩", "│  │", "└──┘"]
