@@ -1,5 +1,6 @@
 """A chat with the node: the turns, and one answer as it streams in. No Textual here."""
 
+import secrets
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
@@ -7,16 +8,20 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from meshllm_core.errors import MeshError
 from meshllm_tui.cleaning import clean, one_line
-from meshllm_tui.present import Line, Span, line, muted
-from meshllm_tui.units import count, milliseconds, number
 
 if TYPE_CHECKING:
     from meshllm_core.api.client import ChatDelta
 
-TURNS_KEPT = 100
+TURNS_KEPT = 500
 """Questions with their answers; the oldest are dropped first."""
 ANSWER_LIMIT = 400_000
 """Characters of one answer; a longer one is stopped."""
+PROMPT_LIMIT = 200_000
+"""Characters of a question."""
+SYSTEM_LIMIT = 20_000
+"""Characters of a system prompt."""
+TITLE_LIMIT = 80
+"""Characters of a conversation's title."""
 
 AnswerState = Literal["waiting", "streaming", "done", "stopped", "failed"]
 
@@ -35,6 +40,8 @@ class Answer:
     model: str
     served_by: str = ""
     """Name of the other member that computed it; empty: the node itself."""
+    how: str = ""
+    """Who computed it and by which stages, in words; empty while not known."""
     state: AnswerState = "waiting"
     text: str = ""
     reasoning: str = ""
@@ -73,30 +80,15 @@ class Answer:
         """Nothing more will come, and why."""
         self.state, self.error, self.hint = "failed", error, hint
 
-    def figures(self) -> Line:
-        """The line below the answer: its state in words, tokens, speed, first token."""
-        if self.state == "waiting":
-            return line(Span("◌ waiting for the first token…", "accent"), muted("  Esc stops it"))
-        parts = {
-            "streaming": Span("◐ answering", "accent"),
-            "done": muted("● done"),
-            "stopped": Span("■ stopped", "warn"),
-            "failed": Span("✗ failed", "bad"),
-        }
-        words = []
-        if self.completion_tokens:
-            words.append(count(self.completion_tokens, "token"))
-        if self.tokens_per_second:
-            words.append(f"{number(self.tokens_per_second)} tok/s")
-        if self.first_at:
-            words.append(f"first token {milliseconds(self.first_token_ms)}")
-        if self.served_by:
-            words.append(f"by {self.served_by}")
-        if self.state == "streaming":
-            words.append("Esc stops it")
-        if self.finish_reason == "length":
-            words.append("cut at the length limit")
-        return line(parts[self.state], muted("".join(f"  {word}" for word in words)))
+    @property
+    def over(self) -> bool:
+        """Nothing more will come."""
+        return self.state in ("done", "stopped", "failed")
+
+
+def new_id() -> str:
+    """An id that no other conversation or turn has."""
+    return secrets.token_hex(8)
 
 
 @dataclass
@@ -105,17 +97,36 @@ class Turn:
 
     question: str
     answer: Answer
+    id: str = field(default_factory=new_id)
+    saved: bool = False
+    """The history holds it as it is."""
 
 
 @dataclass
 class Conversation:
-    """All turns, oldest first."""
+    """All turns, oldest first, and what holds for each of them."""
 
     turns: list[Turn] = field(default_factory=list)
+    id: str = field(default_factory=new_id)
+    title: str = ""
+    """The first question, or what a person called it."""
+    system: str = ""
+    """The system prompt; empty: none is sent."""
+    model: str = ""
+    """The model that was asked last, or chosen since."""
+    dropped: list[str] = field(default_factory=list)
+    """Ids of turns that the history may still hold; at most TURNS_KEPT."""
+
+    @property
+    def last(self) -> Turn | None:
+        """The newest turn."""
+        return self.turns[-1] if self.turns else None
 
     def messages(self) -> list[dict[str, str]]:
         """The body's `messages`: answers that failed before any text take their question with them."""
         messages: list[dict[str, str]] = []
+        if self.system:
+            messages.append({"role": "system", "content": self.system})
         for turn in self.turns:
             if turn.answer.text:
                 messages.append({"role": "user", "content": turn.question})
@@ -126,8 +137,32 @@ class Conversation:
         """The messages to send for `question`, and the turn that will hold the answer."""
         messages = [*self.messages(), {"role": "user", "content": question}]
         turn = Turn(question, Answer(model=model, asked_at=now))
+        self.model = model
+        self.title = self.title or one_line(question, TITLE_LIMIT)
+        gone = [each.id for each in self.turns[: max(len(self.turns) + 1 - TURNS_KEPT, 0)]]
         self.turns = [*self.turns, turn][-TURNS_KEPT:]
+        self._drop(gone)
         return messages, turn
+
+    def ask_again(self, model: str, now: float) -> tuple[list[dict[str, str]], Turn] | None:
+        """The last question with a new answer in place of the old one; None when nothing was asked."""
+        turn = self.last
+        if turn is None:
+            return None
+        turn.answer, turn.saved = Answer(model=model, asked_at=now), False
+        self.model = model
+        return [*self.messages(), {"role": "user", "content": turn.question}], turn
+
+    def drop_last(self) -> Turn | None:
+        """Take the newest turn out; None when there is none."""
+        turn = self.last
+        if turn is not None:
+            self.turns = self.turns[:-1]
+            self._drop([turn.id])
+        return turn
+
+    def _drop(self, gone: list[str]) -> None:
+        self.dropped = [*self.dropped, *gone][-TURNS_KEPT:]
 
 
 async def stream_answer(

@@ -1,12 +1,10 @@
-"""The chat: a conversation with one of the node's models."""
+"""The chat: a conversation with one of the mesh's models."""
 
 import time
 from functools import partial
-from typing import TYPE_CHECKING
 
 from textual.actions import SkipAction
 from textual.app import ComposeResult
-from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 from textual.worker import Worker, WorkerState
@@ -15,44 +13,47 @@ from meshllm_core.errors import MeshError
 from meshllm_core.ids import ModelId
 from meshllm_tui.bridge import Throttle
 from meshllm_tui.chat_models import ChatModel, chat_models
-from meshllm_tui.cleaning import one_line
+from meshllm_tui.chat_words import how_answered
+from meshllm_tui.cleaning import fit, one_line
 from meshllm_tui.conversation import TURNS_KEPT, Conversation, Turn, stream_answer
 from meshllm_tui.keys import bindings_of
 from meshllm_tui.messages import ActionFailed, TokensArrived
 from meshllm_tui.present import Line, NodeView, chat_note
-from meshllm_tui.screens.ask import AskScreen
-from meshllm_tui.screens.choose import ChooseScreen
 from meshllm_tui.session import Session
+from meshllm_tui.widgets.chat_tools import ChatTools
 from meshllm_tui.widgets.prompt import Prompt
-from meshllm_tui.widgets.reply import Reply
 from meshllm_tui.widgets.styled import content
+from meshllm_tui.widgets.talk import Talk
 
-if TYPE_CHECKING:
-    from textual.widgets import Markdown
+SAVE_SECONDS = 3.0
+"""An answer that is being written is kept that often."""
+EDITING = "Editing the last question: Enter asks it anew, Esc keeps the old one"
+BUSY = "An answer is being written. Esc stops it."
+_ON_TURNS = ("copy", "copy_code", "copy_all", "export", "retry", "edit", "new")
+_ON_IDLE = ("retry", "edit", "new")
 
 
-class ChatPane(Vertical):
+class ChatPane(ChatTools):
     """The conversation above, the prompt below."""
 
     BINDINGS = bindings_of("chat")
 
     def __init__(self, session: Session) -> None:
-        super().__init__(id="chat", classes="pane")
+        super().__init__()
         self.border_title = Content("Chat")
         self._session = session
         self._view = NodeView()
-        self.ready_models: tuple[ChatModel, ...] = ()
-        """Models that can chat now, here or on another member."""
-        self._conversation = Conversation()
         self._chosen: ModelId | None = None
+        self._editing = False
         self._worker: Worker[None] | None = None
-        self._shown: tuple[str, tuple[Line, ...]] = ("", ())
+        self._shown: tuple[str, str, tuple[Line, ...]] = ("", "", ())
         self._throttle = Throttle(self._tokens_arrived)
+        self._kept_at = 0.0
 
     def compose(self) -> ComposeResult:
         """A note while nothing was said, the turns, the prompt."""
-        with VerticalScroll(id="turns"):
-            yield Static(id="chat-note", markup=False)
+        yield Static(id="chat-note", markup=False)
+        yield Talk()
         yield Prompt()
 
     def on_unmount(self) -> None:
@@ -60,18 +61,9 @@ class ChatPane(Vertical):
         self._throttle.stop()
 
     @property
-    def _turns(self) -> VerticalScroll:
-        return self.query_one("#turns", VerticalScroll)
-
-    @property
-    def prompt(self) -> Prompt:
-        """Where a person writes."""
-        return self.query_one(Prompt)
-
-    @property
     def answering(self) -> bool:
         """Whether an answer is being written."""
-        return self._worker is not None and self._worker.is_running
+        return self._worker is not None and not self._worker.is_finished
 
     @property
     def model(self) -> ChatModel | None:
@@ -87,10 +79,11 @@ class ChatPane(Vertical):
         model = self.model
         others = f"  m: {len(self.ready_models)} models" if len(self.ready_models) > 1 else ""
         subtitle = one_line(model.words, 60) + others if model else "no model"
-        lines = chat_note(view, model.id if model else None, bool(self._conversation.turns))
-        if (subtitle, lines) != self._shown:
-            self._shown = (subtitle, lines)
-            self.border_subtitle = Content(subtitle)
+        title = fit(self.conversation.title, 60) or "Chat"
+        lines = chat_note(view, model.id if model else None, bool(self.conversation.turns))
+        if (title, subtitle, lines) != self._shown:
+            self._shown = (title, subtitle, lines)
+            self.border_title, self.border_subtitle = Content(title), Content(subtitle)
             note = self.query_one("#chat-note", Static)
             note.display = bool(lines)
             note.update(content(lines))
@@ -104,28 +97,51 @@ class ChatPane(Vertical):
         self._chosen = model
         self.show(self._view)
 
+    def open(self, conversation: Conversation, *, keep_model: bool = False) -> None:
+        """Show another conversation and go on with it; nothing must be being answered."""
+        self.conversation = conversation
+        self._end_editing()
+        if conversation.model and not (keep_model and self._chosen):
+            self._chosen = ModelId(conversation.model)
+        self.talk.open(conversation.turns)
+        self.show_system()
+        self.show(self._view)
+        self.refresh_bindings()
+
     def on_prompt_sent(self, event: Prompt.Sent) -> None:
         """Ask the model; what was written stays in the prompt when that cannot be."""
         event.stop()
-        model = self.model
-        if self.answering:
-            self.notify("An answer is being written. Esc stops it.", severity="warning", markup=False)
-        elif model is None:
-            text = "No model is ready to chat. F2 loads one."
-            self.notify(text, severity="warning", markup=False)
-        else:
-            self.prompt.clear()
-            self._ask(event.text, model.id)
+        model = self._free_model()
+        if model is None:
+            return
+        self.prompt.clear()
+        last = self.conversation.last
+        unanswered = last is not None and last.answer.state == "failed" and not last.answer.text
+        if self._editing or unanswered:
+            self.conversation.drop_last()
+            self.talk.drop_last()
+        self._end_editing()
+        before = len(self.conversation.turns)
+        messages, turn = self.conversation.ask(event.text, model, time.monotonic())
+        if before == TURNS_KEPT:
+            self.talk.drop_first(1)
+        self.talk.add(turn)
+        self._begin(messages, turn)
 
-    def _ask(self, question: str, model: ModelId) -> None:
-        messages, turn = self._conversation.ask(question, model, time.monotonic())
+    def _free_model(self) -> ModelId | None:
+        """The model that can be asked now; says why not."""
+        if self.answering:
+            self.notify(BUSY, severity="warning", markup=False)
+            return None
+        if self.model is None:
+            self.notify("No model is ready to chat. F2 loads one.", severity="warning", markup=False)
+            return None
+        return self.model.id
+
+    def _begin(self, messages: list[dict[str, str]], turn: Turn) -> None:
         self.show(self._view)
-        replies = list(self.query(Reply))
-        for old in replies[: max(len(replies) + 1 - TURNS_KEPT, 0)]:
-            old.remove()
-        self._turns.mount(Reply(turn))
-        self._turns.anchor(False)
-        self.call_after_refresh(self._keep_end)
+        self._kept_at = time.monotonic()
+        self.post_message(self.Changed(self.conversation))
         self._worker = self.run_worker(
             partial(self._answer, messages, turn), group="chat", exclusive=True, exit_on_error=False
         )
@@ -143,71 +159,66 @@ class ChatPane(Vertical):
     def _tokens_arrived(self) -> None:
         self.post_message(TokensArrived())
 
-    async def on_tokens_arrived(self, event: TokensArrived) -> None:
-        """Draw what has come."""
+    def on_tokens_arrived(self, event: TokensArrived) -> None:
+        """Draw what has come, and keep it now and then."""
         event.stop()
-        for reply in self.query(Reply).results(Reply):
-            if not reply.complete:
-                await reply.refresh_answer()
-        self.call_after_refresh(self._keep_end)
-
-    def _keep_end(self) -> None:
-        """Stay at the newest text until a person scrolls up.
-
-        The anchor is set only when there is more than fits: it would push a short conversation down.
-        """
-        turns = self._turns
-        if turns.max_scroll_y > 0 and not turns.is_anchored:
-            turns.anchor()
-        elif turns.max_scroll_y == 0 and turns.is_anchored:
-            turns.anchor(False)
-            turns.scroll_home(animate=False)
-
-    def on_resize(self) -> None:
-        """In another size the conversation may fit, or no longer."""
-        self.call_after_refresh(self._keep_end)
+        last = self.conversation.last
+        if last is None:
+            return
+        answer = last.answer
+        if answer.first_at and (not answer.how or answer.state == "done") and not last.saved:
+            how = how_answered(self._view.snapshot, answer.model, answer.served_by)
+            answer.how = how or answer.how
+        self.talk.draw_last()
+        if self.answering and time.monotonic() - self._kept_at > SAVE_SECONDS:
+            self._kept_at = time.monotonic()
+            self.post_message(self.Changed(self.conversation, listed=False))
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         """The end of an answer, however it came."""
         event.stop()
         if event.state not in (WorkerState.SUCCESS, WorkerState.ERROR, WorkerState.CANCELLED):
             return
-        answer = self._conversation.turns[-1].answer if self._conversation.turns else None
-        if event.state is WorkerState.ERROR and answer is not None:
+        last = self.conversation.last
+        if event.worker is not self._worker or last is None:
+            return
+        answer = last.answer
+        if event.state is WorkerState.ERROR:
             answer.fail(f"the dashboard failed: {event.worker.error!r}", "Please report it with the log.")
-        if answer is not None and answer.state == "failed":
+        if answer.state == "failed":
             self.post_message(ActionFailed("the answer", MeshError(answer.error, hint=answer.hint)))
             if not answer.text and not self.prompt.text:
-                self.prompt.text = self._conversation.turns[-1].question
+                self.prompt.text = last.question
         self.post_message(TokensArrived())
+        self.post_message(self.Changed(self.conversation))
         self.refresh_bindings()
-
-    def on_markdown_link_clicked(self, event: "Markdown.LinkClicked") -> None:
-        """A link in an answer is copied, never opened: a model wrote it."""
-        event.stop()
-        self.app.copy_to_clipboard(one_line(event.href, 2000))
-        self.notify(f"Copied the link: {one_line(event.href, 80)}", markup=False)
 
     def on_prompt_scrolled(self, event: Prompt.Scrolled) -> None:
         """Page through the conversation from the prompt."""
         event.stop()
-        if not self._turns.allow_vertical_scroll:
-            return
         if event.pages < 0:
-            self._turns.action_page_up()
+            self.talk.scroll_page_up(animate=False)
         else:
-            self._turns.action_page_down()
+            self.talk.scroll_page_down(animate=False)
+
+    def on_prompt_earlier_wanted(self, event: Prompt.EarlierWanted) -> None:
+        """Up in the empty prompt changes the last question."""
+        event.stop()
+        if self.conversation.turns and not self.answering:
+            self.action_edit()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Only what makes sense now is offered."""
-        turns = self._conversation.turns
+        last = self.conversation.last
         if action == "stop":
             return self.answering
+        if action in _ON_IDLE and self.answering:
+            return False
         if action == "pick_model":
-            return len(self.ready_models) > 1
+            return bool(self.ready_models)
         if action == "thinking":
-            return bool(turns and turns[-1].answer.reasoning)
-        return bool(turns) if action in ("copy", "clear") else True
+            return bool(last and last.answer.reasoning)
+        return bool(last) if action in _ON_TURNS else True
 
     def action_stop(self) -> None:
         """Stop the answer; what has come stays."""
@@ -215,50 +226,47 @@ class ChatPane(Vertical):
             self._worker.cancel()
 
     def action_back(self) -> None:
-        """One step back: stop the answer, else leave the prompt."""
+        """One step back: stop the answer, leave the old question as it was, leave the prompt."""
         if self.answering:
             self.action_stop()
+        elif self._editing:
+            self.prompt.clear()
+            self._end_editing()
         elif self.prompt.has_focus:
-            self._turns.focus()
+            self.talk.focus()
         else:
             raise SkipAction
 
-    def action_pick_model(self) -> None:
-        """Choose the model that answers."""
-        choices = [(str(model.id), model.words) for model in self.ready_models]
-        self.app.push_screen(ChooseScreen("Which model answers?", choices), self._picked)
-
-    def _picked(self, chosen: str | None) -> None:
-        if chosen is not None:
-            self.use(ModelId(chosen))
-
-    def action_thinking(self) -> None:
-        """Show or hide the last answer's reasoning."""
-        replies = self.query(Reply)
-        if not replies or not replies.last(Reply).toggle_thinking():
-            self.notify("The last answer has no reasoning apart.", markup=False)
-
-    def action_copy(self) -> None:
-        """Copy the last answer's text."""
-        if self._conversation.turns:
-            self.app.copy_to_clipboard(self._conversation.turns[-1].answer.text)
-            self.notify("Copied the answer.", markup=False)
-
-    def action_clear(self) -> None:
-        """Clear the conversation, after asking."""
-        question = AskScreen(
-            "Clear the conversation?",
-            "Its text is kept nowhere else.",
-            (("cancel", "Keep it"), ("clear", "Clear")),
-        )
-        self.app.push_screen(question, self._clear)
-
-    def _clear(self, answer: str | None) -> None:
-        if answer != "clear":
+    def action_retry(self) -> None:
+        """Ask the last question again."""
+        model = self._free_model()
+        last = self.conversation.last
+        if model is None or last is None:
             return
-        self.action_stop()
-        self._conversation = Conversation()
-        self.query(Reply).remove()
-        self._turns.anchor(False)
-        self.show(self._view)
-        self.refresh_bindings()
+        if self._editing or self.prompt.text == last.question:
+            self.prompt.clear()
+        self._end_editing()
+        again = self.conversation.ask_again(model, time.monotonic())
+        if again is not None:
+            self.talk.draw_last()
+            self.talk.to_end()
+            self._begin(*again)
+
+    def action_edit(self) -> None:
+        """The last question back into the prompt."""
+        last = self.conversation.last
+        if last is None or self.answering or self._editing:
+            return
+        if self.prompt.text not in ("", last.question):
+            text = "The prompt holds another text. Send or delete it first."
+            self.notify(text, severity="warning", markup=False)
+            return
+        self._editing = True
+        self.prompt.text = last.question
+        self.prompt.move_cursor(self.prompt.document.end)
+        self.prompt.border_title = Content(EDITING)
+        self.prompt.focus()
+
+    def _end_editing(self) -> None:
+        self._editing = False
+        self.prompt.border_title = Content("")

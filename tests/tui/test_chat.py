@@ -2,14 +2,17 @@
 
 import asyncio
 
+import pytest
 from textual import events
-from textual.widgets import Markdown
 
 from meshllm_core.api.client import ChatDelta
 from meshllm_core.errors import Overloaded
 from meshllm_core.ids import ModelId
+from meshllm_tui.conversation import PROMPT_LIMIT
+from meshllm_tui.pages.chat import ChatPage
 from meshllm_tui.screens.choose import ChooseScreen
-from meshllm_tui.widgets.prompt import PROMPT_LIMIT
+from meshllm_tui.widgets.chat_pane import ChatPane
+from meshllm_tui.widgets.talk import Talk
 from tests.tui.conftest import Screen, dashboard
 from tests.tui.samples import SMALL, ScriptedClient, bare, fold, ready, serving
 
@@ -23,11 +26,39 @@ REPLY = [
 
 
 async def ask(screen: Screen, text: str = "hi") -> None:
-    await screen.press("3", *text, "enter")
+    await opened(screen)
+    await screen.press(*text, "enter")
+
+
+def chat(screen: Screen) -> ChatPane:
+    page = screen.app.page
+    assert isinstance(page, ChatPage)
+    return page.chat
+
+
+async def click_on(screen: Screen, words: str) -> None:
+    """Click on the first place of the screen that has these words."""
+    await screen.until(lambda: words in screen.text)
+    before = ""
+    while before != screen.text:
+        before = screen.text
+        await screen.pilot.pause(0.15)
+    for y, row in enumerate(screen.text.split("\n")):
+        if words in row:
+            await screen.pilot.click(offset=(row.index(words) + 1, y))
+            await screen.pilot.pause()
+            return
+
+
+async def opened(screen: Screen) -> ChatPane:
+    """The chat's page, its prompt ready to be written in."""
+    await screen.press("f3")
+    await screen.until(lambda: isinstance(screen.app.page, ChatPage) and chat(screen).prompt.has_focus)
+    return chat(screen)
 
 
 def idle(screen: Screen) -> bool:
-    return not screen.app.home.chat.answering
+    return not chat(screen).answering
 
 
 async def test_an_answer_is_streamed_as_markdown_with_its_figures() -> None:
@@ -39,7 +70,7 @@ async def test_an_answer_is_streamed_as_markdown_with_its_figures() -> None:
         assert "• one" in screen.text or "● one" in screen.text
         assert "tok/s" in screen.text
         assert "first token" in screen.text
-        assert screen.app.home.chat.prompt.text == ""
+        assert chat(screen).prompt.text == ""
 
 
 async def test_reasoning_is_kept_apart_and_opened_on_request() -> None:
@@ -50,7 +81,7 @@ async def test_reasoning_is_kept_apart_and_opened_on_request() -> None:
         await screen.until(lambda: idle(screen))
         await screen.press("escape", "t")
         await screen.until(lambda: "Let me think." in screen.text)
-        await screen.pilot.click(".thinking-title")
+        await click_on(screen, "▾ thinking")
         await screen.until(lambda: "Let me think." not in screen.text)
 
 
@@ -71,15 +102,15 @@ async def test_escape_stops_the_answer_then_leaves_the_prompt() -> None:
         assert "◐ answering" in screen.text
         await screen.press("x", "enter")
         assert any("An answer is being written" in each for each in screen.toasts)
-        assert screen.app.home.chat.prompt.text == "x"
+        assert chat(screen).prompt.text == "x"
         await screen.press("escape")
         await screen.until(lambda: "■ stopped" in screen.text)
         assert client.cancelled
-        assert screen.app.home.chat.prompt.has_focus
+        assert chat(screen).prompt.has_focus
         await screen.press("escape")
-        assert not screen.app.home.chat.prompt.has_focus
+        assert not chat(screen).prompt.has_focus
         await screen.press("s", "i")
-        assert screen.app.home.chat.prompt.has_focus
+        assert chat(screen).prompt.has_focus
 
 
 async def test_a_refusal_is_shown_and_the_question_comes_back() -> None:
@@ -88,33 +119,23 @@ async def test_a_refusal_is_shown_and_the_question_comes_back() -> None:
         await ask(screen, "why")
         await screen.until(lambda: "✗ failed" in screen.text and "Every lane is busy." in screen.text)
         assert "Try again in 1 s." in screen.text
-        await screen.until(lambda: screen.app.home.chat.prompt.text == "why")
+        await screen.until(lambda: chat(screen).prompt.text == "why")
 
 
 async def test_without_a_model_the_question_stays() -> None:
     async with dashboard(ScriptedClient(state=bare())) as screen:
         await ask(screen, "hi")
         await screen.press("pageup", "pagedown")
-        assert screen.app.home.chat.prompt.text == "hi"
+        assert chat(screen).prompt.text == "hi"
         assert screen.toasts == ["No model is ready to chat. F2 loads one."]
 
 
 async def test_new_lines_are_kept() -> None:
     async with dashboard(ScriptedClient(answer=REPLY)) as screen:
-        await screen.press("3", "a", "ctrl+j", "b", "shift+enter", "c", "enter")
+        await opened(screen)
+        await screen.press("a", "ctrl+j", "b", "shift+enter", "c", "enter")
         await screen.until(lambda: bool(screen.client.asked))
         assert screen.client.asked[0][0][0]["content"] == "a\nb\nc"
-
-
-async def test_clear_asks_and_forgets() -> None:
-    async with dashboard(ScriptedClient(answer=REPLY)) as screen:
-        await ask(screen)
-        await screen.until(lambda: "● done" in screen.text)
-        await screen.press("escape", "c", "enter")
-        assert "friend" in screen.text
-        await screen.press("c", "right", "enter")
-        await screen.until(lambda: "friend" not in screen.text)
-        assert "Ask SmolLM2-135M-Instruct something." in screen.text
 
 
 async def test_copy_takes_the_answer_as_it_was_written() -> None:
@@ -128,8 +149,9 @@ async def test_copy_takes_the_answer_as_it_was_written() -> None:
 async def test_one_of_several_models_is_chosen() -> None:
     state = fold(*ready(OTHER), snapshot=fold(*ready(), snapshot=bare()))
     async with dashboard(ScriptedClient(state=state, answer=REPLY)) as screen:
+        await opened(screen)
         assert "m: 2 models" in screen.text
-        await screen.press("3", "f4")
+        await screen.press("f4")
         assert isinstance(screen.app.screen, ChooseScreen)
         await screen.press("j", "enter")
         await ask(screen)
@@ -152,34 +174,35 @@ async def test_long_answers_are_followed_until_a_person_scrolls_up() -> None:
         assert "line 59" not in screen.text
 
 
-async def test_a_fast_stream_is_drawn_a_few_times_only() -> None:
+async def test_a_fast_stream_is_drawn_a_few_times_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = 0
+    draw = Talk.draw_last
+
+    def counted(talk: Talk) -> None:
+        nonlocal drawn
+        drawn += 1
+        draw(talk)
+
+    monkeypatch.setattr(Talk, "draw_last", counted)
     client = ScriptedClient(answer=[ChatDelta(text="word ") for _ in range(2000)])
     async with dashboard(client) as screen:
         await ask(screen)
-        appended = 0
-        await screen.until(lambda: bool(screen.app.home.query(Markdown)) or idle(screen))
-        body = screen.app.home.query_one(Markdown)
-        append = body.append
-
-        def counted(piece: str) -> object:
-            nonlocal appended
-            appended += 1
-            return append(piece)
-
-        body.append = counted  # type: ignore[method-assign, assignment]
         await screen.until(lambda: "● done" in screen.text)
-        assert appended < 40
-        assert len(screen.app.home.chat._conversation.turns[-1].answer.text) == 10_000
+        assert 0 < drawn < 40
+        last = chat(screen).conversation.last
+        assert last is not None
+        assert len(last.answer.text) == 10_000
 
 
 async def test_a_link_in_an_answer_is_copied_not_opened() -> None:
-    client = ScriptedClient(answer=[ChatDelta(text="[here](https://example.org/x)")])
+    client = ScriptedClient(answer=[ChatDelta(text="[papers](https://example.org/x), [there](file:///etc)")])
     async with dashboard(client) as screen:
         await ask(screen)
         await screen.until(lambda: "● done" in screen.text)
-        body = screen.app.home.query_one(Markdown)
-        body.post_message(Markdown.LinkClicked(body, "file:///etc/passwd"))
-        await screen.until(lambda: screen.copied == "file:///etc/passwd")
+        await click_on(screen, "papers")
+        assert screen.copied == "https://example.org/x"
+        assert any("Copied the link" in each for each in screen.toasts)
+        assert "[there](file:///etc)" in screen.text, "an address of a file is no link"
 
 
 async def test_hostile_answers_are_text() -> None:
@@ -206,19 +229,19 @@ async def test_deeply_nested_markdown_does_not_stop_the_dashboard() -> None:
         assert screen.app.is_running
 
 
-async def test_the_state_of_other_panes_goes_on_while_answering() -> None:
+async def test_models_that_come_while_answering_are_offered() -> None:
     client = ScriptedClient(answer=[ChatDelta(text="half")], hold=asyncio.Event(), state=serving())
     async with dashboard(client) as screen:
         await ask(screen)
         await screen.until(lambda: "half" in screen.text)
-        client.happen(ready(OTHER)[0])
-        await screen.until(lambda: "other-model" in screen.text)
+        for event in ready(OTHER):
+            client.happen(event)
+        await screen.until(lambda: "m: 2 models" in screen.text)
 
 
 async def test_a_paste_arrives_once_and_is_cut_at_the_limit() -> None:
     async with dashboard() as screen:
-        await screen.press("3")
-        prompt = screen.app.home.chat.prompt
+        prompt = (await opened(screen)).prompt
         screen.app.post_message(events.Paste("two\nlines"))
         await screen.until(lambda: bool(prompt.text))
         await screen.pilot.pause()

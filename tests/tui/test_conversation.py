@@ -6,6 +6,7 @@ import pytest
 
 from meshllm_core.api.client import ChatDelta
 from meshllm_core.errors import MeshError, Overloaded
+from meshllm_tui.chat_words import figures
 from meshllm_tui.conversation import ANSWER_LIMIT, TURNS_KEPT, Answer, Conversation, stream_answer
 from meshllm_tui.present import plain
 from tests.tui.samples import ScriptedClient
@@ -36,7 +37,7 @@ async def test_figures_of_an_answer() -> None:
     assert (answer.text, answer.reasoning, answer.state) == ("Hello", "hm", "done")
     assert answer.first_token_ms == 500.0
     assert answer.tokens_per_second == 2.0
-    assert plain([answer.figures()]) == "● done  5 tokens  2.0 tok/s  first token 500 ms"
+    assert plain([figures(answer)]) == "● done  5 tokens  2.0 tok/s  first token 500 ms"
     assert changes == 6
 
 
@@ -56,7 +57,7 @@ async def test_cancelling_stops_the_request() -> None:
     came = asyncio.Event()
     task = asyncio.create_task(stream_answer(client, [], answer, came.set))
     await came.wait()
-    assert plain([answer.figures()]).endswith("Esc stops it")
+    assert plain([figures(answer)]).endswith("Esc stops it")
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
