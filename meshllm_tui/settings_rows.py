@@ -1,18 +1,17 @@
 """The settings in words: each key, its value, where that comes from, what a change does. No Textual here."""
 
-from collections.abc import Sequence
-
 from meshllm_core.api.schema_config import Config, ConfigRow
 from meshllm_tui.cleaning import cells, fit, one_line
 from meshllm_tui.present import Line, Span, Tone, line, muted
 
 KEY_WIDTH = 20
-DASHBOARD = "This dashboard"
+DASHBOARD = "Dashboard"
+"""Section of the keys that the dashboard itself reads, at its start."""
+THEME = "theme"
+"""The key of the colours: they can be tried at once."""
 _LABEL = 10
 SOURCES = {"default": "default", "file": "config.toml", "environment": "environment", "flag": "command line"}
-MOUSE: tuple[Line, ...] = (
-    line(muted("The mouse works everywhere. To select text with the terminal's own mouse, hold Shift.")),
-)
+MOUSE = "With the mouse on, hold Shift to select text as the terminal does."
 
 
 def waits(row: ConfigRow) -> bool:
@@ -20,26 +19,9 @@ def waits(row: ConfigRow) -> bool:
     return row.next_value != row.value and row.section != DASHBOARD
 
 
-def theme_row(now: str, themes: Sequence[str]) -> ConfigRow:
-    """The colours, where the node's configuration has no key for them: they hold for this session."""
-    return ConfigRow(
-        key="theme",
-        section=DASHBOARD,
-        help="Colours of this dashboard; tried while you choose.",
-        kind="text",
-        allowed=" | ".join(themes),
-        choices=tuple(themes),
-        default=f'"{themes[0]}"' if themes else '""',
-        value=f'"{now}"',
-        text=now,
-        secret=False,
-        source="default",
-        origin="this session",
-        variable="",
-        flag="",
-        next_value=f'"{now}"',
-        in_file=False,
-    )
+def shown_value(row: ConfigRow) -> str:
+    """What counts now: the node read its keys at its start, the dashboard reads its own at each start."""
+    return row.next_value if row.section == DASHBOARD else row.value
 
 
 def matches(row: ConfigRow, search: str) -> bool:
@@ -54,7 +36,7 @@ def row_line(row: ConfigRow, width: int) -> Line:
     key = fit(row.key, KEY_WIDTH)
     source = source_word(row)
     changed = row.source != "default"
-    value = row.value + (f" → {row.next_value}" if waits(row) else "")
+    value = shown_value(row) + (f" → {row.next_value}" if waits(row) else "")
     room = max(width - KEY_WIDTH - cells(source) - 3, 6)
     shown = fit(value, room)
     gap = " " * max(width - KEY_WIDTH - 1 - cells(shown) - cells(source), 1)
@@ -71,8 +53,6 @@ def source_word(row: ConfigRow) -> str:
     """Where the value comes from, in a word or two."""
     if row.source in ("environment", "flag"):
         return one_line(row.origin, 40) or SOURCES[row.source]
-    if row.section == DASHBOARD and row.origin:
-        return one_line(row.origin, 40)
     return SOURCES[row.source]
 
 
@@ -86,7 +66,7 @@ def detail_lines(row: ConfigRow, file: str) -> tuple[Line, ...]:
         line(Span(row.key, "strong"), muted(f" · {row.section}")),
         line(row.help),
         line(""),
-        _fact("value", Span(one_line(row.value, 500), "strong")),
+        _fact("value", Span(one_line(shown_value(row), 500), "strong")),
         _fact("from", came),
         _fact("default", one_line(row.default, 500)),
         _fact("takes", row.allowed),
@@ -96,16 +76,20 @@ def detail_lines(row: ConfigRow, file: str) -> tuple[Line, ...]:
     if row.flag:
         lines.append(_fact("option", row.flag))
     lines.append(line(""))
-    if row.section == DASHBOARD and not row.variable:
-        lines.append(line(muted("It holds until this dashboard is closed.")))
-    elif row.source in ("environment", "flag"):
+    if row.source in ("environment", "flag"):
         over = one_line(row.origin, 80) or SOURCES[row.source]
         words = f"! {over} wins over config.toml: a change there counts once that is gone."
         lines.append(line(Span(words, "warn")))
     elif waits(row):
         lines.append(line(Span(f"→ {one_line(row.next_value, 200)} from the node's next start.", "warn")))
+    elif row.key == THEME:
+        lines.append(line(muted("Colours are tried while you choose, and count at once.")))
+    elif row.section == DASHBOARD:
+        lines.append(line(muted("A change counts when the dashboard is opened again.")))
     else:
         lines.append(line(muted("A change counts from the node's next start.")))
+    if row.section == DASHBOARD:
+        lines.append(line(muted(MOUSE)))
     if row.secret:
         lines.append(line(muted("A secret: it is never shown, and never leaves the node.")))
     if file:

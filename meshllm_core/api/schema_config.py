@@ -38,7 +38,7 @@ class ConfigRow(msgspec.Struct, frozen=True, kw_only=True):
     value: str
     """What this node runs with."""
     text: str
-    """The same as `configure` takes it; empty for a secret."""
+    """`next_value` as `configure` takes it; empty for a secret."""
     secret: bool
     source: Literal["default", "file", "environment", "flag"]
     origin: str

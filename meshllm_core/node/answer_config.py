@@ -56,7 +56,7 @@ def _row(key: Key, now: Settings, after: Settings, *, in_file: bool) -> ConfigRo
         choices=("true", "false") if key.kind == "boolean" else _choices(key),
         default=literal(key.default),
         value=_shown(key, value),
-        text="" if key.secret else _text(value),
+        text="" if key.secret else _text(_next(key, now, after)),
         secret=key.secret,
         source=source.kind,
         origin=source.detail,

@@ -1,8 +1,5 @@
 """The page of settings: every key with its help and where its value comes from; changed in place."""
 
-from collections.abc import Sequence
-
-from msgspec.structs import replace
 from textual import work
 from textual.app import ComposeResult
 from textual.containers import Horizontal
@@ -13,13 +10,11 @@ from meshllm_tui.cleaning import one_line
 from meshllm_tui.keys import bindings_of
 from meshllm_tui.pages.page import MEDIUM, Page, Pane
 from meshllm_tui.present import Line, NodeView, Span, error_lines, line
-from meshllm_tui.settings_rows import DASHBOARD, theme_row
+from meshllm_tui.settings_rows import THEME
 from meshllm_tui.themes import THEMES
 from meshllm_tui.widgets.search_list import SearchList
 from meshllm_tui.widgets.setting_pane import SettingPane
 from meshllm_tui.widgets.settings_pane import SettingsPane
-
-THEME = "theme"
 
 
 class SettingsPage(Page):
@@ -79,18 +74,11 @@ class SettingsPage(Page):
             self._ask()
         self._link = view.link
 
-    def _own_rows(self, answer: Config | MeshError | None) -> Sequence[ConfigRow]:
-        known = answer.rows if isinstance(answer, Config) else ()
-        if any(row.key == THEME for row in known):
-            return ()
-        return (theme_row(self.app.theme, [theme.name for theme in THEMES]),)
-
     @work(group="config", exclusive=True, exit_on_error=False)
     async def _ask(self) -> None:
         answer: Config | MeshError
         try:
             answer = await self.session.client.ask("config", Config)
-            answer = _with_themes(answer)
         except MeshError as error:
             answer = error
             if isinstance(self.listed.answer, Config):
@@ -98,7 +86,7 @@ class SettingsPage(Page):
         self._take(answer)
 
     def _take(self, answer: Config | MeshError | None) -> None:
-        self.listed.take(answer, self._own_rows(answer or self.listed.answer))
+        self.listed.take(answer)
         self.listed.show(self.session.view())
         self._tell()
 
@@ -151,7 +139,8 @@ class SettingsPage(Page):
             self._theme = self.app.theme
             self._tell()
             self._activate("setting")
-            self.setting.edit()
+            themes = [theme.name for theme in THEMES] if self.listed.chosen.key == THEME else ()
+            self.setting.edit(themes)
 
     def action_reset(self) -> None:
         """Take the key out of config.toml again."""
@@ -169,19 +158,13 @@ class SettingsPage(Page):
     def on_setting_pane_tried(self, event: SettingPane.Tried) -> None:
         """Colours are tried at once."""
         event.stop()
-        if event.row.key == THEME and event.value in self.app.available_themes:
-            self.app.theme = event.value
+        if event.row.key == THEME:
+            self._wear(event.value)
 
     def on_setting_pane_written(self, event: SettingPane.Written) -> None:
-        """Ask the node to write it, or change what is the dashboard's own."""
+        """Ask the node to write it."""
         event.stop()
-        row, value = event.row, event.value
-        if row.section == DASHBOARD and not row.variable:
-            self._theme = value
-            self._done((line(Span(f"✓ The colours are {value}, until this dashboard is closed.", "ok")),))
-            self._take(None)
-        else:
-            self._write(row, value)
+        self._write(event.row, event.value)
 
     @work(group="configure", exclusive=True, exit_on_error=False)
     async def _write(self, row: ConfigRow, value: str | None) -> None:
@@ -193,6 +176,7 @@ class SettingsPage(Page):
             self.app.bell()
             return
         if row.key == THEME:
+            self._wear(value or row.default.strip('"'))
             self._theme = self.app.theme
         words = one_line(str(done.get("words", "Written.")), 300)
         tone = "warn" if done.get("effect") == "none" else "ok"
@@ -200,16 +184,13 @@ class SettingsPage(Page):
         self._done((line(Span(f"{mark} {words}", "warn" if tone == "warn" else "ok")),))
         self._ask()
 
+    def _wear(self, theme: str) -> None:
+        """Take these colours; those of a file are read when the dashboard is opened again."""
+        self.app.theme = theme if theme in self.app.available_themes else self._theme
+
     def _done(self, lines: tuple[Line, ...]) -> None:
         self.setting.close()
         self.setting.say(lines)
         self.go("keys-of-config")
         if self.app.size.width < MEDIUM:
             self.notify("".join(span.text for span in lines[0]), markup=False)
-
-
-def _with_themes(answer: Config) -> Config:
-    """The node does not know the names of the dashboard's colours, to choose from."""
-    themes = tuple(theme.name for theme in THEMES)
-    rows = (replace(row, choices=themes) if row.key == THEME else row for row in answer.rows)
-    return replace(answer, rows=tuple(rows))

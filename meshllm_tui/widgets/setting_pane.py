@@ -1,5 +1,6 @@
 """One setting: what is known of it, and where its value is changed."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -12,10 +13,12 @@ from textual.widgets.option_list import Option
 
 from meshllm_core.api.schema_config import ConfigRow
 from meshllm_tui.present import Line, NodeView, Span, line, muted, plain
-from meshllm_tui.settings_rows import DASHBOARD, MOUSE, detail_lines
+from meshllm_tui.settings_rows import detail_lines
 from meshllm_tui.widgets.pane import KeyedList
 from meshllm_tui.widgets.styled import content
 
+OTHER = "another…"
+"""Among suggested values: write one."""
 VALUE_LIMIT = 4096
 """Characters of a value."""
 
@@ -56,6 +59,7 @@ class SettingPane(Vertical):
         self._row: ConfigRow | None = None
         self._file = ""
         self._lines: tuple[Line, ...] = ()
+        self._choices: tuple[str, ...] = ()
         self.editing = False
         """Whether a value is being changed."""
 
@@ -86,8 +90,6 @@ class SettingPane(Vertical):
             self.query_one("#setting-facts").scroll_home(animate=False)
         self._row, self._file = row, file
         lines = detail_lines(row, file) if row is not None else (line(muted("Choose a setting.")),)
-        if row is not None and row.section == DASHBOARD:
-            lines = (*lines, line(""), *MOUSE)
         if lines != self._lines:
             self._lines = lines
             self.query_one("#setting-text", Static).update(content(lines))
@@ -101,26 +103,27 @@ class SettingPane(Vertical):
         """Give the keyboard to the editor, else to the facts."""
         if not self.editing:
             self.query_one("#setting-facts").focus()
-        elif self._row is not None and self._row.choices:
+        elif self._choices:
             self.query_one(KeyedList).focus()
         else:
             self.query_one(Input).focus()
 
-    def edit(self) -> None:
-        """Change the setting that is shown."""
+    def edit(self, suggested: Sequence[str] = ()) -> None:
+        """Change what is shown; `suggested`: values to choose from, where others can be written."""
         row = self._row
         if row is None:
             return
         self.say(())
+        self._choices = row.choices or ((*suggested, OTHER) if suggested else ())
         self._open(True)
-        words = "New value:" if row.choices else f"New value: {row.allowed}"
+        words = "New value:" if self._choices else f"New value: {row.allowed}"
         if row.kind == "list":
             words += ", by commas"
         self.query_one("#setting-label", Static).update(content([line(Span(words, "accent"))]))
-        if row.choices:
+        if self._choices:
             choices = self.query_one(KeyedList)
-            choices.set_options([Option(Content(each)) for each in row.choices])
-            choices.highlighted = row.choices.index(row.text) if row.text in row.choices else 0
+            choices.set_options([Option(Content(each)) for each in self._choices])
+            choices.highlighted = self._choices.index(row.text) if row.text in self._choices else 0
         else:
             box = self.query_one(Input)
             box.password = row.secret
@@ -131,8 +134,7 @@ class SettingPane(Vertical):
 
     def _open(self, editing: bool) -> None:
         self.editing = editing
-        row = self._row
-        by_list = row is not None and bool(row.choices)
+        by_list = bool(self._choices)
         self.query_one("#setting-label").display = editing
         self.query_one(Input).display = editing and not by_list
         self.query_one(KeyedList).display = editing and by_list
@@ -170,10 +172,17 @@ class SettingPane(Vertical):
         """Some values can be tried at once."""
         event.stop()
         if self.editing and self._row is not None:
-            self.post_message(self.Tried(self._row, self._row.choices[event.option_index]))
+            self.post_message(self.Tried(self._row, self._choices[event.option_index]))
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Write the value."""
         event.stop()
-        if self.editing and self._row is not None:
-            self.post_message(self.Written(self._row, self._row.choices[event.option_index]))
+        if not self.editing or self._row is None:
+            return
+        value = self._choices[event.option_index]
+        if value == OTHER:
+            self.edit()
+            # The list that had the keyboard is hidden only now, and its focus goes astray.
+            self.call_after_refresh(self.focus_main)
+        else:
+            self.post_message(self.Written(self._row, value))

@@ -1,7 +1,5 @@
 """The settings: a row each, by section."""
 
-from collections.abc import Sequence
-
 from meshllm_core.api.schema_config import Config, ConfigRow
 from meshllm_core.errors import MeshError
 from meshllm_tui.present import (
@@ -21,14 +19,12 @@ from meshllm_tui.widgets.search_list import SearchList
 
 
 class SettingsPane(SearchList):
-    """What the node was started with, and what this dashboard itself can change."""
+    """What the node runs with, and what the dashboard itself reads."""
 
     def __init__(self) -> None:
         super().__init__("keys-of-config", "Settings", "/ searches name, help, source; changed")
         self.answer: Config | MeshError | None = None
         """None while it is asked for."""
-        self.own: Sequence[ConfigRow] = ()
-        """Rows that the node does not know."""
         self._view = NodeView()
         self._rows: dict[str, ConfigRow] = {}
 
@@ -43,16 +39,10 @@ class SettingsPane(SearchList):
         """The config.toml that counts."""
         return self.answer.file if isinstance(self.answer, Config) else ""
 
-    def row(self, key: str) -> ConfigRow | None:
-        """A setting by its key, whether it is listed now or not."""
-        known = self.answer.rows if isinstance(self.answer, Config) else ()
-        return next((row for row in (*known, *self.own) if row.key == key), None)
-
-    def take(self, answer: Config | MeshError | None, own: Sequence[ConfigRow]) -> None:
+    def take(self, answer: Config | MeshError | None) -> None:
         """Another answer of the node; a refusal takes the place of nothing that is known."""
         if isinstance(answer, Config) or not isinstance(self.answer, Config):
             self.answer = answer
-        self.own = own
         self.draw()
 
     def show(self, view: NodeView) -> None:
@@ -68,8 +58,7 @@ class SettingsPane(SearchList):
         """Make the rows anew: another answer, search or width."""
         answer, width = self.answer, self.room
         known = answer.rows if isinstance(answer, Config) else ()
-        own = self.own if known else ()
-        found = [row for row in (*known, *own) if matches(row, self.search)]
+        found = [row for row in known if matches(row, self.search)]
         rows = []
         if isinstance(answer, Config):
             rows += [Row("", lines) for lines in (problem_lines(answer),) if lines]

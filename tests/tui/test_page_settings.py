@@ -207,12 +207,25 @@ async def test_colours_are_tried_while_they_are_chosen() -> None:
         await screen.press("escape")
         assert screen.app.theme == "meshllm-dark"
         await screen.press("enter", "j", "j", "enter")
-        await screen.pilot.pause()
+        await screen.until(
+            lambda: made.acted == [("configure", {"key": "theme", "value": "meshllm-contrast"})]
+        )
+        await screen.until(lambda: page.active == page.FIRST)
         assert screen.app.theme == "meshllm-contrast"
-        if not any(row.key == "theme" for row in config().rows):
-            assert made.acted == []
-            assert "until this dashboard is closed" in screen.text.replace("┃\n┃", "")
-        assert page.active == page.FIRST
+
+
+async def test_a_theme_file_of_ones_own_is_written_in_a_box() -> None:
+    made = client()
+    async with dashboard(made) as screen:
+        page = await opened(screen)
+        await choose(screen, "theme")
+        await screen.press("enter", "end", "enter")
+        box = page.setting.query_one(Input)
+        await screen.until(lambda: box.has_focus)
+        box.value = "mine.toml"
+        await screen.press("enter")
+        await screen.until(lambda: made.acted == [("configure", {"key": "theme", "value": "mine.toml"})])
+        assert screen.app.theme == "meshllm-dark"
 
 
 async def test_a_broken_file_is_told_and_the_rest_still_shown() -> None:

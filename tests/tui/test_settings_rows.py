@@ -1,5 +1,6 @@
 """What the page of settings says, without a screen."""
 
+import msgspec
 import pytest
 
 from meshllm_tui.cleaning import cells
@@ -11,7 +12,6 @@ from meshllm_tui.settings_rows import (
     row_line,
     source_word,
     state_words,
-    theme_row,
     waits,
 )
 from tests.tui.certify_samples import FILE, config
@@ -80,10 +80,13 @@ def test_changed_finds_what_is_not_as_it_came() -> None:
     assert "batch" not in found
 
 
-def test_the_theme_is_the_dashboards_own() -> None:
-    row = theme_row("meshllm-light", ["meshllm-dark", "meshllm-light"])
+def test_what_the_dashboard_reads_waits_for_no_node() -> None:
+    row = msgspec.structs.replace(ROWS["theme"], next_value='"meshllm-light"')
     assert not waits(row)
-    assert "until this dashboard is closed" in plain(detail_lines(row, ""))
+    assert '"meshllm-light"' in plain((row_line(row, 80),))
+    assert "count at once" in plain(detail_lines(row, FILE))
+    assert "when the dashboard is opened again" in plain(detail_lines(ROWS["keys"], FILE))
+    assert "hold Shift" in plain(detail_lines(ROWS["mouse"], FILE))
 
 
 def test_a_file_that_would_not_be_accepted_is_told() -> None:
