@@ -109,13 +109,23 @@ def _root(
     as_json: Annotated[
         bool, typer.Option("--json", help="Without the dashboard: the node's status as one JSON document.")
     ] = False,
+    plain: Annotated[
+        bool,
+        typer.Option(
+            "--plain",
+            help="Without the dashboard: sentences, then a line for each change; for screen readers.",
+        ),
+    ] = False,
 ) -> None:
     """Replaced by the help of the application."""
-    if not as_json:
+    if not as_json and not plain:
         return
-    if context.invoked_subcommand is not None:
-        command = context.invoked_subcommand
+    command = context.invoked_subcommand
+    if command is not None and as_json:
         raise ConfigError("--json stands before the command.", hint=f"Write `meshllm {command} --json`.")
+    if command is not None:
+        hint = f"Write `meshllm {command}`: commands write lines anyway."
+        raise ConfigError("--plain is for the dashboard, without a command.", hint=hint)
     from meshllm_core.cli.dashboard import dashboard
 
-    raise typer.Exit(dashboard(as_json=True))
+    raise typer.Exit(dashboard(as_json=as_json, plain=plain))

@@ -36,6 +36,8 @@ Seed = Annotated[int | None, typer.Option("--seed", metavar="N", help="Makes an 
 class Reply:
     """An answer as it grows."""
 
+    speaker: str = ""
+    """What is said before its first word: in a conversation it must be heard who speaks."""
     text: str = ""
     reasoning: str = ""
     last: dict[str, Any] = field(default_factory=dict)
@@ -124,7 +126,7 @@ def _converse(messages: list[dict[str, str]], model: str, options: dict[str, Any
         if not question:
             continue
         asked = [*messages, {"role": "user", "content": question}]
-        reply = Reply()
+        reply = Reply(speaker="Assistant: ")
         try:
             _answer(asked, model, options, console, reply=reply)
         except KeyboardInterrupt:
@@ -173,6 +175,8 @@ def _show(delta: ChatDelta, so_far: Reply, quiet: bool) -> None:
     if delta.text:
         if so_far.reasoning and not so_far.text and is_terminal():
             emit("\n")
+        if so_far.speaker and not so_far.text:
+            write(so_far.speaker)
         write(clean(delta.text) if is_terminal() else delta.text)
 
 

@@ -28,10 +28,12 @@ def dashboard(
     flags: Mapping[str, object] | None = None,
     config_file: Path | None = None,
     as_json: bool = False,
+    plain: bool = False,
     secrets: Mapping[str, str] | None = None,
 ) -> int:
     """Attaches or starts, then shows. `arguments` are those of `serve`, for a node that is started.
 
+    `plain`: as lines of text, which is also what comes where no dashboard can be drawn.
     `secrets` are variables for that node: what must not stand in its arguments.
     """
     if secrets:
@@ -46,10 +48,10 @@ def dashboard(
             f"A node runs already (process {found.pid}), and its settings cannot be changed from here.",
             hint="Use `meshllm load MODEL` to add a model, or `meshllm stop` first; `meshllm` shows it.",
         )
-    if as_json or not has_screen():
+    if as_json or plain or not has_screen():
         from meshllm_core.cli.plain import show_plain
 
-        if not as_json:
+        if not as_json and not plain:
             say("There is no terminal here for the dashboard; this is the node's status as text.")
         record = found or _start_plain(paths, settings, arguments)
         return show_plain(record, follow=sys.stdout.isatty(), as_json=as_json)

@@ -1,20 +1,19 @@
-"""The node as lines of text, where no dashboard can be drawn: no boxes, no redraw, one line per change."""
+"""The node as lines of text: with `--plain`, and where no dashboard can be drawn."""
 
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 from meshllm_core.api.client import ManagementClient, NodeRecord
 from meshllm_core.cli.diagnostics import say
 from meshllm_core.cli.output import clean, emit, emit_json
-from meshllm_core.cli.status import progress, render
+from meshllm_core.cli.plain_text import changes, opening
 from meshllm_core.errors import MeshError
-from meshllm_core.state.snapshot import NodeSnapshot
 
 
 def show_plain(record: NodeRecord, *, follow: bool, as_json: bool = False) -> int:
-    """The status; with `follow` also what happens after, until Ctrl+C or the node's end.
+    """The node in sentences; with `follow` also what happens after, until Ctrl+C or the node's end.
 
     As JSON it is the one document of `meshllm status --json`, and nothing follows.
     """
@@ -24,40 +23,36 @@ def show_plain(record: NodeRecord, *, follow: bool, as_json: bool = False) -> in
 
 async def _show(record: NodeRecord, follow: bool, as_json: bool) -> None:
     async with ManagementClient(record.console_url) as client:
-        status = await client.status()
         if as_json:
-            emit_json(status)
+            emit_json(await client.status())
             return
-        emit(clean(render(status, time.time())))
+        before = await client.snapshot()
+        _emit(opening(before, time.time()))
         if not follow:
             return
-        say("Changes follow; Ctrl+C ends this view and leaves the node running.")
-        before: NodeSnapshot | None = None
-        snapshots = client.follow(_tell)
-        async with contextlib.aclosing(snapshots):
+        say("Changes follow, a line each; Ctrl+C ends this view and leaves the node running.")
+        async with contextlib.aclosing(client.follow(_Link().tell)) as snapshots:
             async for snapshot in snapshots:
-                for line in changes(before, snapshot):
-                    emit(clean(line))
+                _emit(changes(before, snapshot))
                 if snapshot.node_state == "stopping":
                     return
                 before = snapshot
 
 
-def changes(before: NodeSnapshot | None, after: NodeSnapshot) -> Iterator[str]:
-    """A line for each thing that a person would want to hear of."""
-    if before is None:
-        return
-    if after.node_state != before.node_state:
-        yield f"node: {after.node_state}"
-    for view in after.models:
-        known = before.model(view.id)
-        if known is None or progress(known) != progress(view):
-            yield f"{view.id}: {progress(view)}"
-    if after.notices != before.notices:
-        for notice in after.notices:
-            if notice not in before.notices:
-                yield f"{notice.level}: {notice.source}: {notice.text}"
+def _emit(lines: Iterable[str]) -> None:
+    for line in lines:
+        emit(" ".join(clean(line).split()))
 
 
-def _tell(error: MeshError | None) -> None:
-    say(f"warning: {error}" if error else "The node answers again.")
+class _Link:
+    """Says once that the node is lost, however often it is looked for, and once that it is back."""
+
+    def __init__(self) -> None:
+        self._said = ""
+
+    def tell(self, error: MeshError | None) -> None:
+        """What became of the link: an error, or None when the node answers again."""
+        words = f"warning: {error}" if error else "The node answers again."
+        if words != self._said:
+            self._said = words
+            say(words)

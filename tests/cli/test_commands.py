@@ -197,7 +197,8 @@ async def test_bare_meshllm_without_a_terminal_shows_the_status(node: Node) -> N
     result = await command()
     assert result.code == 0
     assert "There is no terminal here for the dashboard" in result.err
-    assert "attic · Serving tiny" in result.out
+    assert result.out.splitlines()[0].startswith("This node is attic: serving, up ")
+    assert "Model tiny: ready, on CPU, 0 active, 0 queued." in result.out.splitlines()
 
 
 async def test_bare_meshllm_as_json_is_the_status(node: Node) -> None:

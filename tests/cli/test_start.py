@@ -133,7 +133,7 @@ async def test_a_conversation_on_a_terminal(paths: Paths, terminal: Callable[...
         await asyncio.to_thread(screen.wait_for, "You: ")
         screen.type("Hi\r")
         await asyncio.to_thread(screen.wait_for, "tokens")
-        assert "Hello you" in screen.shown
+        assert "Assistant: Hello you" in screen.shown
         screen.type("\x04")
         assert await asyncio.to_thread(screen.end) == 0
 
