@@ -240,7 +240,7 @@ class SplitRun:
         if last.state != "ready":
             self._show(last.index, "probing", detail=NO_PROBES)
         await first_answer(self.engine, seconds)
-        self._show(last.index, "ready", detail="")
+        self._show(last.index, "ready", detail="", memory_measured=resident(self.engine.pid))
 
     # While it runs --------------------------------------------------------------------------------
 
