@@ -25,13 +25,14 @@ from meshllm_tui.bridge import Throttle
 from meshllm_tui.cleaning import one_line
 from meshllm_tui.commands import RegistryCommands
 from meshllm_tui.connect import open_client
-from meshllm_tui.join_source import DecodePicture
+from meshllm_tui.join_source import DecodePicture, ScanCamera, Sources
 from meshllm_tui.keys import bindings_of
 from meshllm_tui.messages import ActionDone, ActionFailed, SnapshotChanged
 from meshllm_tui.pages.mesh import MeshPage
 from meshllm_tui.pages.page import BREAKPOINTS, Page
 from meshllm_tui.preferences import Preferences
 from meshllm_tui.present import endpoint
+from meshllm_tui.renewal import renew_pages
 from meshllm_tui.screens.ask import AskScreen
 from meshllm_tui.screens.help import HelpScreen
 from meshllm_tui.screens.load import LoadScreen
@@ -57,6 +58,7 @@ class MeshApp(App[int]):
         "styles/pages.tcss",
         "styles/dialogs.tcss",
         "styles/mesh.tcss",
+        "styles/invite.tcss",
         "styles/models.tcss",
         "styles/requests.tcss",
         "styles/activity.tcss",
@@ -81,6 +83,7 @@ class MeshApp(App[int]):
         ended: Callable[[], bool] | None = None,
         preferences: Preferences | None = None,
         decode_picture: DecodePicture | None = None,
+        scan_camera: ScanCamera | None = None,
         chats_file: Path | None = None,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -98,6 +101,8 @@ class MeshApp(App[int]):
         self._ended = ended
         self.chats_file = chats_file
         """Where conversations are kept; None: nowhere."""
+        self._node = ""
+        """Id of the node that is shown."""
         self._throttle = Throttle(self._pass_on)
         self.session = Session(
             open_node,
@@ -105,13 +110,15 @@ class MeshApp(App[int]):
             started_by_us=started_by_us,
             wall=wall,
         )
-        self.desk = MeshDesk(self, self.session, decode_picture)
+        self.sources = Sources(decode_picture, scan_camera)
+        """Ways to an invite besides its text."""
+        self.desk = MeshDesk(self, self.session)
         self.home = MeshPage(self.session)
         """The first page."""
         for page in PAGES:
-            self.add_mode(page.name, partial(self._made, page.made_by))
+            self.add_mode(page.name, partial(self.make_page, page.made_by))
 
-    def _made(self, made_by: str) -> Page:
+    def make_page(self, made_by: str) -> Page:
         """A page; its module is imported when it is first opened, so that the first paint is soon."""
         if made_by == PAGES[0].made_by:
             return self.home
@@ -150,7 +157,7 @@ class MeshApp(App[int]):
         self.call_after_refresh(self._start)
 
     def _start(self) -> None:
-        self._fit(self.size)
+        self.fit(self.size)
         self._follow()
         if self._ended is not None:
             self._waiting = self.set_interval(START_CHECK_SECONDS, self._check_start)
@@ -171,6 +178,10 @@ class MeshApp(App[int]):
 
     def _pass_on(self) -> None:
         view = self.session.view()
+        node = view.snapshot.node if view.snapshot else ""
+        if node and self._node not in ("", node):
+            self.call_next(renew_pages, self)
+        self._node = node or self._node
         for screen in self.screen_stack:
             screen.post_message(SnapshotChanged(view))
 
@@ -185,9 +196,10 @@ class MeshApp(App[int]):
 
     def on_resize(self, event: events.Resize) -> None:
         """Too small for the dashboard: one sentence, until it grows."""
-        self._fit(event.size)
+        self.fit(event.size)
 
-    def _fit(self, size: Size) -> None:
+    def fit(self, size: Size) -> None:
+        """Say that the terminal is too small, or take that back."""
         small = size.width < SMALLEST[0] or size.height < SMALLEST[1]
         shown = isinstance(self.screen, SmallScreen)
         if small and not shown:
@@ -199,6 +211,9 @@ class MeshApp(App[int]):
         """Of Textual's own commands only those that the registry lacks."""
         yield SystemCommand(
             "Theme", "Change the colours: dark, light, high contrast", self.action_change_theme
+        )
+        yield SystemCommand(
+            "Suspend", "Back to the shell until `fg`; the node goes on", self.action_suspend_process
         )
         yield SystemCommand("Screenshot", "Save a picture of this screen (SVG)", self.deliver_screenshot)
 
@@ -215,11 +230,11 @@ class MeshApp(App[int]):
 
     def action_invite(self) -> None:
         """Invite a machine."""
-        self.desk.invite()
+        self.go("invite", "invite")
 
     def action_join(self) -> None:
         """Join a mesh."""
-        self.desk.join()
+        self.go("invite", "join")
 
     def action_lending(self) -> None:
         """Pause lending, or lend again."""

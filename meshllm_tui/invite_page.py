@@ -63,8 +63,8 @@ def is_over(row: InviteRow | None, made: InviteAnswer, wall: float) -> bool:
     return (row is not None and row.state != "open") or 0 < made.expires_at <= wall
 
 
-def page(made: InviteAnswer, row: InviteRow | None, wall: float, width: int) -> tuple[Line, ...]:
-    """The text beside the code: for whom, how long still, whether it was used, the token."""
+def head(made: InviteAnswer, row: InviteRow | None, wall: float) -> tuple[Line, ...]:
+    """Which invite, for whom, how long still, whether it was used."""
     whom = count(made.uses, "machine") if made.uses else "any number of machines"
     lines: list[Line] = [
         line(Span(f"Invite {one_line(made.id, 10)}", "strong")),
@@ -77,17 +77,71 @@ def page(made: InviteAnswer, row: InviteRow | None, wall: float, width: int) -> 
         lines.append(line(Span(f"◷ {countdown(made.expires_at - wall)}", "accent")))
     if row is not None and row.used:
         lines.append(line(Span(f"✓ {use_words(row)}", "ok")))
+    return tuple(lines)
+
+
+def page(made: InviteAnswer, row: InviteRow | None, wall: float, width: int) -> tuple[Line, ...]:
+    """The text beside the code: for whom, how long still, whether it was used, the token."""
+    lines = list(head(made, row, wall))
     if is_over(row, made, wall):
-        return (*lines, line(""), line("It lets nobody in any more."), line(muted("Esc, then make another.")))
+        return (*lines, line(""), line("It lets nobody in any more."), line(muted("Make another.")))
     lines += [
         line(""),
-        line(muted("On the other machine press "), Span("J", "accent"), muted(" in")),
-        line(muted("meshllm, or run "), Span("meshllm join -", "accent")),
+        line(muted("On the other machine press "), Span("J", "accent")),
+        line(muted("in meshllm, or run")),
+        line(Span("meshllm join -", "accent")),
         line(muted("and paste this; "), Span("y", "accent"), muted(" copies it:")),
         line(""),
     ]
     lines += [line(Span(part, "strong")) for part in token_groups(made.token, min(width, SIDE_LONGEST))]
     return tuple(lines)
+
+
+INTRO: tuple[Line, ...] = (
+    line(Span("Enter", "accent"), muted(" makes an invite: a code")),
+    line(muted("to photograph, with a token")),
+    line(muted("to paste.")),
+    line(""),
+    line(muted("On the other machine press "), Span("J", "accent")),
+    line(muted("in meshllm, or run")),
+    line(Span("meshllm join -", "accent")),
+)
+"""Beside the form while no invite was made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What stands beside the form."""
+
+    words: tuple[Line, ...] = ()
+    drawn: bool = False
+    """Whether the code is drawn, whole, between the form and the words."""
+
+
+def beside(
+    made: InviteAnswer,
+    row: InviteRow | None,
+    code: Code,
+    wall: float,
+    columns: int,
+    *,
+    tall: bool,
+    colour: bool,
+) -> Beside:
+    """For a pane with `columns` beside its form: code and words where it is tall, else the words in brief."""
+    over = is_over(row, made, wall)
+    if columns >= code.width + SIDE_WIDTH and tall:
+        if over:
+            return Beside(page(made, row, wall, columns - 4))
+        if not colour:
+            return Beside((*NO_COLOUR, line(""), *page(made, row, wall, columns - 4)))
+        return Beside(page(made, row, wall, columns - code.width - 4), drawn=True)
+    if over:
+        return Beside(page(made, row, wall, columns - 4))
+    keys = (Span("f", "accent"), muted(" code, "), Span("y", "accent"), muted(" copy token,"))
+    return Beside(
+        (*head(made, row, wall), line(""), line(*keys), line(Span("s", "accent"), muted(" save its picture")))
+    )
 
 
 def too_small(code: Code, columns: int, rows: int) -> tuple[Line, ...]:
@@ -98,7 +152,7 @@ def too_small(code: Code, columns: int, rows: int) -> tuple[Line, ...]:
             muted(f" characters, here are {columns}×{rows}."),
         ),
         line(
-            Span("p", "accent"),
+            Span("s", "accent"),
             muted(" saves it as a picture, "),
             Span("y", "accent"),
             muted(" copies the token."),
@@ -109,7 +163,7 @@ def too_small(code: Code, columns: int, rows: int) -> tuple[Line, ...]:
 NO_COLOUR: tuple[Line, ...] = (
     line(Span("Colours are off (NO_COLOR), and without them a code may come out inverted.", "warn")),
     line(
-        Span("p", "accent"),
+        Span("s", "accent"),
         muted(" saves it as a picture, "),
         Span("y", "accent"),
         muted(" copies the token."),

@@ -4,12 +4,25 @@ No Textual here. Reads files and may take a while: call it from a thread.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from meshllm_core.errors import TokenInvalid
 
 DecodePicture = Callable[[Path], str]
 """The text of the QR code in a picture. Raises MeshError."""
+
+ScanCamera = Callable[[Callable[[], bool]], str]
+"""The text of the invite's code before the camera; stops when what it is given says so. Raises MeshError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Ways to an invite that need more than this package has; None: they are not there."""
+
+    decode_picture: DecodePicture | None = None
+    scan_camera: ScanCamera | None = None
+
 
 PICTURES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff"})
 BOX_LIMIT = 4096

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from meshllm_core.state.mesh_events import InviteRow, JoinStep, StepStatus
 from meshllm_core.state.snapshot import JoinLine, JoinView
 from meshllm_tui.cleaning import clean, fit, one_line
-from meshllm_tui.present import Line, Span, State, Tone, line, muted
+from meshllm_tui.present import Line, NodeView, Span, State, Tone, line, muted, waiting_lines
 from meshllm_tui.units import duration
 
 STEP_STATES: dict[StepStatus, State] = {
@@ -32,6 +32,8 @@ INVITE_STATES: dict[str, State] = {
     "revoked": State("✗", "revoked", "bad"),
 }
 _STEP, _STATE = 13, 9
+USES_WIDTH = 26
+"""Cells from which the uses stand beside the rest."""
 GROUP = 8
 """Characters between two dashes of a token."""
 
@@ -60,7 +62,7 @@ def ending(view: JoinView, wall: float) -> tuple[Line, ...]:
         return (
             line(
                 Span("◌ joining…", "accent"),
-                muted(f"  {duration(wall - view.started_at)}; Esc lets it go on in the background"),
+                muted(f"  {duration(wall - view.started_at)}; it goes on when you leave this page"),
             ),
         )
     tone: Tone = "ok" if view.state == "joined" else "bad"
@@ -71,20 +73,32 @@ def ending(view: JoinView, wall: float) -> tuple[Line, ...]:
     return tuple(lines)
 
 
-def invite_line(row: InviteRow, wall: float, width: int) -> Line:
-    """One invite of the list: state, for whom, how long still, uses."""
+def invite_lines(row: InviteRow, wall: float, width: int) -> tuple[Line, ...]:
+    """One invite of the list: state, for whom, how long still; who used it beside that or below."""
     state = INVITE_STATES[row.state]
     time = ""
     if row.state == "open":
         time = countdown(row.expires_at - wall) if row.expires_at > 0 else "no end"
     head = f"{state.glyph} {state.word:<9}", f"{one_line(row.id, 10):<12}", f"{row.role:<8}", f"{time:<18}"
-    return line(
-        Span(head[0], state.tone),
-        Span(head[1], "strong"),
-        head[2],
-        muted(head[3]),
-        Span(fit(use_words(row), max(width - sum(map(len, head)), 8))),
-    )
+    first = line(Span(head[0], state.tone), Span(head[1], "strong"), head[2], muted(head[3]))
+    room = width - sum(map(len, head))
+    if room < USES_WIDTH:
+        return first, line("  ", Span(fit(use_words(row), max(width - 2, 8))))
+    return ((*first, Span(fit(use_words(row), room))),)
+
+
+def empty_invites(view: NodeView) -> tuple[Line, ...]:
+    """What the list says without an invite."""
+    if view.snapshot is None:
+        return waiting_lines(view)
+    mesh = view.snapshot.mesh
+    if mesh is not None and not mesh.may_invite:
+        return (
+            line("This node may not invite."),
+            line(muted("Ask for an invite that lets it, where the mesh was founded.")),
+        )
+    begin = "The first one founds a mesh." if mesh is None else "Who uses one is named here."
+    return (line("No invite was made yet."), line(muted(begin)))
 
 
 def use_words(row: InviteRow) -> str:
@@ -117,3 +131,30 @@ def token_groups(token: str, width: int) -> Iterator[str]:
     for start in range(0, len(groups), per_line):
         last = start + per_line >= len(groups)
         yield "-".join(groups[start : start + per_line]) + ("" if last else "-")
+
+
+def box_lines(view: NodeView) -> tuple[Line, ...]:
+    """Below the box: what it takes, and why it may be of no use now."""
+    if view.snapshot is None:
+        return waiting_lines(view)
+    if view.snapshot.mesh is not None:
+        mesh = one_line(view.snapshot.mesh.name, 40) or "one without a name"
+        return (
+            line("This node is in the mesh ", Span(mesh, "strong"), "."),
+            line(muted("To join another one it has to leave first: 1, then L.")),
+        )
+    return (
+        line(muted("It begins with MESHLLM: and line breaks in it do no")),
+        line(muted("harm. A path works too: of a file with the invite, or")),
+        line(muted("of a picture of its code.")),
+    )
+
+
+def next_keys(view: JoinView, *, again: bool) -> tuple[Line, ...]:
+    """What to press when it has ended; `again`: the invite is known here."""
+    if view.state == "joined":
+        return (line(Span("Enter", "accent"), muted(" shows the mesh")),)
+    if view.state == "failed":
+        first = (Span("r", "accent"), muted(" tries the same invite again  ")) if again else ()
+        return (line(*first, Span("n", "accent"), muted(" takes another invite")),)
+    return ()

@@ -23,6 +23,7 @@ PAGES: tuple[PageSpec, ...] = (
     PageSpec("split", "Split", "Split", "3", "split:SplitPage"),
     PageSpec("plan", "Planner", "Plan", "4", "plan:PlanPage"),
     PageSpec("certify", "Certify", "Certs", "5", "certify:CertifyPage"),
+    PageSpec("invite", "Invite", "Invite", "6", "invite:InvitePage"),
     PageSpec("chat", "Chat", "Chat", "7", "chat:ChatPage"),
     PageSpec("requests", "Requests", "Reqs", "8", "requests:RequestsPage"),
     PageSpec("activity", "Activity", "Events", "9", "activity:ActivityPage"),

@@ -5,10 +5,22 @@ No Textual at import, so that documentation can be made from it too.
 
 from collections.abc import Iterator, Mapping
 
-from meshllm_tui.actions import activity, certify, chat, frame, mesh, models, plan, requests, settings, split
+from meshllm_tui.actions import (
+    activity,
+    certify,
+    chat,
+    frame,
+    invite,
+    mesh,
+    models,
+    plan,
+    requests,
+    settings,
+    split,
+)
 from meshllm_tui.actions.action import Action, Place
 
-_TABLES = (frame, mesh, models, split, plan, certify, chat, requests, activity, settings)
+_TABLES = (frame, mesh, models, split, plan, certify, invite, chat, requests, activity, settings)
 
 PLACES: dict[str, Place] = {place.name: place for table in _TABLES for place in table.PLACES}
 ACTIONS: tuple[Action, ...] = tuple(action for table in _TABLES for action in table.ACTIONS)

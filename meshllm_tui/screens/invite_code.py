@@ -7,9 +7,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
-from textual.content import Content
 from textual.screen import ModalScreen
-from textual.style import Style
 from textual.widgets import Static
 
 from meshllm_core.api.schema_mesh import InviteAnswer
@@ -21,12 +19,12 @@ from meshllm_tui.invite_page import (
     code_of,
     is_over,
     page,
-    save_picture,
     too_small,
 )
 from meshllm_tui.messages import SnapshotChanged
 from meshllm_tui.present import Line
 from meshllm_tui.session import Session
+from meshllm_tui.widgets.code_view import code_content, save_code
 from meshllm_tui.widgets.key_line import KeyLine
 from meshllm_tui.widgets.styled import content
 
@@ -36,9 +34,9 @@ class CodeScreen(ModalScreen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "close", "Back", key_display="Esc", tooltip="Back to the invites."),
-        Binding("q", "close", "Back", show=False),
+        Binding("q,f", "close", "Back", show=False),
         Binding("y", "copy", "Copy token", tooltip="Copy the token."),
-        Binding("p", "save", "Save picture", tooltip="Save the code as a PNG in your home directory."),
+        Binding("s", "save", "Save picture", tooltip="Save the code as a PNG in your home directory."),
     ]
 
     def __init__(self, session: Session, made: InviteAnswer) -> None:
@@ -98,8 +96,7 @@ class CodeScreen(ModalScreen[None]):
         place = self.query_one("#code", Static)
         place.display = code is not None
         if code is not None and place.content == "":
-            ink = Style.parse("#000000 on #ffffff")
-            place.update(Content("\n").join(Content.styled(each, ink) for each in code.lines))
+            place.update(code_content(code))
 
     def action_close(self) -> None:
         """Back to the invites."""
@@ -112,10 +109,4 @@ class CodeScreen(ModalScreen[None]):
 
     async def action_save(self) -> None:
         """Save the code as a picture."""
-        try:
-            path = await asyncio.to_thread(save_picture, self._made.token, self._made.id)
-        except OSError as error:
-            reason = error.strerror or type(error).__name__
-            self.notify(f"The picture was not saved: {reason}.", severity="error", markup=False)
-        else:
-            self.notify(f"Saved {path}. Whoever sees it can join.", markup=False)
+        await save_code(self, self._made)

@@ -6,15 +6,11 @@ from typing import Any, Protocol
 
 from textual.screen import Screen
 
-from meshllm_core.api.schema_mesh import InviteAnswer
 from meshllm_core.state.mesh_events import PeerRow, WaitingRow
 from meshllm_core.state.snapshot import MeshView
 from meshllm_tui.cleaning import fit, one_line
-from meshllm_tui.join_source import DecodePicture
 from meshllm_tui.mesh_words import mesh_name, name_of, short_id
 from meshllm_tui.screens.ask import AskScreen
-from meshllm_tui.screens.invite import InviteScreen
-from meshllm_tui.screens.join import JoinScreen
 from meshllm_tui.screens.member import MemberScreen
 from meshllm_tui.screens.public import Listing, PublicScreen
 from meshllm_tui.session import Session
@@ -29,9 +25,6 @@ class Asker(Protocol):
     def push_screen(self, screen: Screen[Any], callback: Callable[[Any], None] | None = None) -> object:
         """Show a screen over the others; `callback` gets its result."""
 
-    def go(self, page: str, pane: str = "") -> None:
-        """Open a page and give the keyboard to a pane of it."""
-
     def act(self, name: str, done: str, /, **arguments: object) -> None:
         """Ask the node for an action; `done` is said when it did it."""
 
@@ -42,23 +35,9 @@ class Asker(Protocol):
 class MeshDesk:
     """Opens the mesh's dialogs."""
 
-    def __init__(self, app: Asker, session: Session, decode_picture: DecodePicture | None) -> None:
+    def __init__(self, app: Asker, session: Session) -> None:
         self._app = app
         self._session = session
-        self._decode_picture = decode_picture
-        self._tokens: dict[str, InviteAnswer] = {}
-
-    def invite(self) -> None:
-        """The invites."""
-        self._app.push_screen(InviteScreen(self._session, self._tokens))
-
-    def join(self) -> None:
-        """The join box, or the checklist of a join that runs."""
-        self._app.push_screen(JoinScreen(self._session, self._decode_picture), self._joined)
-
-    def _joined(self, result: str | None) -> None:
-        if result == "mesh":
-            self._app.go("mesh", "mesh")
 
     def lending(self) -> None:
         """Pause lending, or lend again."""

@@ -17,6 +17,9 @@ from meshllm_tui.widgets.chat_pane import ChatPane
 from meshllm_tui.widgets.chats_pane import ChatsPane
 from meshllm_tui.widgets.connect_pane import ConnectPane
 from meshllm_tui.widgets.downloads_pane import DownloadsPane
+from meshllm_tui.widgets.invite_pane import InvitePane
+from meshllm_tui.widgets.invites_pane import InvitesPane
+from meshllm_tui.widgets.join_pane import JoinPane
 from meshllm_tui.widgets.library_pane import LibraryPane
 from meshllm_tui.widgets.log_pane import LogPane
 from meshllm_tui.widgets.logs_pane import LogsPane
@@ -36,6 +39,9 @@ OWNERS = {
     "settings": SettingsPage,
     "node": NodePane,
     "models": ModelsPane,
+    "invite": InvitePane,
+    "invites": InvitesPane,
+    "join": JoinPane,
     "chat": ChatPane,
     "chats": ChatsPane,
     "log": LogPane,

@@ -9,9 +9,8 @@ from rich.style import Style
 
 from meshllm_core.discovery.token import compact
 from meshllm_core.errors import NotPermitted
-from meshllm_tui.pages.mesh import MeshPage
+from meshllm_tui.pages.invite import InvitePage
 from meshllm_tui.screens.ask import AskScreen
-from meshllm_tui.screens.invite import InviteScreen
 from meshllm_tui.screens.invite_code import CodeScreen
 from tests.tui.conftest import Screen, dashboard
 from tests.tui.mesh_samples import DAY, TOKEN, founded, invite, invites, meshed
@@ -29,11 +28,28 @@ def inviting() -> ScriptedClient:
 
 
 async def make(screen: Screen) -> None:
-    """From the home screen to the code."""
-    await screen.press("v", "enter")
-    await screen.until(lambda: isinstance(screen.app.screen, CodeScreen))
+    """From the first page to the code over the whole screen."""
+    await form(screen)
+    await screen.press("enter")
+    await screen.until(lambda: code_open(screen) or "Invite 3f9a12bc04" in screen.text)
+    await screen.pilot.pause()
+    if not code_open(screen):
+        await screen.press("f")
+    await screen.until(lambda: code_open(screen))
     await screen.until(lambda: "▄" in screen.text or "MESHLLM:" in screen.text)
     await screen.pilot.pause()
+
+
+async def form(screen: Screen) -> None:
+    """From the first page to the form."""
+    await screen.press("v")
+    await screen.until(lambda: isinstance(screen.app.screen, InvitePage))
+    await screen.until(lambda: screen.app.focused is not None and screen.app.focused.id == "make")
+
+
+def code_open(screen: Screen) -> bool:
+    """Whether the code is over the whole screen."""
+    return isinstance(screen.app.screen, CodeScreen)
 
 
 def dark(style: Style | None) -> tuple[bool, bool]:
@@ -74,7 +90,13 @@ async def test_the_code_on_the_screen_can_be_read(size: tuple[int, int], theme: 
 async def test_v_and_enter_make_an_invite_with_sane_defaults() -> None:
     async with dashboard(inviting()) as screen:
         await make(screen)
-        asked = {"uses": 1, "expires_seconds": DAY, "role": "host", "may_invite": False}
+        asked = {
+            "uses": 1,
+            "expires_seconds": DAY,
+            "role": "host",
+            "may_invite": False,
+            "approve": False,
+        }
         assert screen.client.acted == [("invite", asked)]
         assert "for 1 machine as host" in screen.text
         assert "23 h 56 min left" in screen.text
@@ -84,14 +106,22 @@ async def test_v_and_enter_make_an_invite_with_sane_defaults() -> None:
 
 async def test_what_is_chosen_is_what_is_asked() -> None:
     async with dashboard(inviting()) as screen:
-        await screen.press("v", "up", "right", "up", "right", "up", "left", "up", "left")
+        await form(screen)
+        await screen.press("up", "right", "up", "right", "up", "right", "up", "left", "up", "left")
         assert "any number" in screen.text
         assert "1 hour" in screen.text
         assert "client: only asks" in screen.text
         assert "yes, others in turn" in screen.text
-        await screen.press("down", "down", "down", "down", "enter")
+        assert "whom I let in" in screen.text
+        await screen.press("down", "down", "down", "down", "down", "enter")
         await screen.until(lambda: bool(screen.client.acted))
-        asked = {"uses": 0, "expires_seconds": 3600.0, "role": "client", "may_invite": True}
+        asked = {
+            "uses": 0,
+            "expires_seconds": 3600.0,
+            "role": "client",
+            "may_invite": True,
+            "approve": True,
+        }
         assert screen.client.acted == [("invite", asked)]
 
 
@@ -99,10 +129,11 @@ async def test_a_refusal_stays_in_the_form() -> None:
     client = inviting()
     client.refusal = NotPermitted("This node may not invite.", hint="Ask workshop for an invite.")
     async with dashboard(client) as screen:
-        await screen.press("v", "enter")
+        await form(screen)
+        await screen.press("enter")
         await screen.until(lambda: "This node may not invite." in screen.text)
         assert "Ask workshop for an invite." in screen.text
-        assert isinstance(screen.app.screen, InviteScreen)
+        assert isinstance(screen.app.screen, InvitePage)
         client.refusal, client.answers["invite"] = None, {"token": 5}
         button = screen.app.screen.query_one("#make")
         await screen.until(lambda: not button.has_class("-active"))
@@ -116,8 +147,8 @@ async def test_the_first_invite_founds_a_mesh() -> None:
     client.effects["invite"] = (*founded(), invites(invite()))
     async with dashboard(client) as screen:
         await make(screen)
-        await screen.press("escape", "escape")
-        assert isinstance(screen.app.screen, MeshPage)
+        await screen.press("escape")
+        assert isinstance(screen.app.screen, InvitePage)
         assert "◇ private  home no other member yet" in screen.text
 
 
@@ -135,7 +166,7 @@ async def test_a_terminal_that_is_too_small_says_so() -> None:
     async with dashboard(inviting(), size=(80, 21)) as screen:
         await make(screen)
         assert "characters, here are 80×20." in " ".join(screen.text.split())
-        assert "p saves it as a picture, y copies the token." in screen.text
+        assert "s saves it as a picture, y copies the token." in screen.text
         assert "▄" not in screen.text
         assert TOKEN[8:16] in screen.text
         await screen.pilot.resize_terminal(80, 24)
@@ -155,11 +186,11 @@ async def test_saving_the_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("HOME", str(tmp_path))
     async with dashboard(inviting()) as screen:
         await make(screen)
-        await screen.press("p")
+        await screen.press("s")
         await screen.until(lambda: any("Saved" in toast for toast in screen.toasts))
         assert (tmp_path / "meshllm-invite-3f9a12bc04.png").stat().st_size > 500
         monkeypatch.setenv("HOME", str(tmp_path / "missing"))
-        await screen.press("p")
+        await screen.press("s")
         await screen.until(lambda: any("The picture was not saved" in toast for toast in screen.toasts))
 
 
@@ -172,7 +203,7 @@ async def test_the_list_tells_states_and_shows_a_code_again_that_was_made_here()
         await screen.until(lambda: isinstance(screen.app.screen, CodeScreen))
         await screen.press("escape", "down", "enter")
         await screen.until(lambda: "is kept nowhere" in screen.text)
-        assert isinstance(screen.app.screen, InviteScreen)
+        assert isinstance(screen.app.screen, InvitePage)
 
 
 async def test_an_invite_can_be_taken_back() -> None:
@@ -187,8 +218,10 @@ async def test_an_invite_can_be_taken_back() -> None:
         assert screen.client.acted[1] == ("revoke", {"target": "3f9a12bc04", "confirm": True})
         screen.client.happen(invites(invite(state="revoked")))
         await screen.until(lambda: "✗ revoked" in screen.text)
+        assert "Revoke" not in screen.text, "the chosen one is not open"
         await screen.press("x")
-        assert "Only an open invite can be taken back." in screen.text
+        assert isinstance(screen.app.screen, InvitePage)
+        assert len(screen.client.acted) == 2
 
 
 async def test_hostile_names_of_users_stay_in_their_line() -> None:

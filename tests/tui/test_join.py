@@ -9,8 +9,8 @@ from textual.widgets import Input
 from meshllm_core.errors import JoinFailed, TokenInvalid
 from meshllm_core.state import events as ev
 from meshllm_core.state import mesh_events as mesh
+from meshllm_tui.pages.invite import InvitePage
 from meshllm_tui.pages.mesh import MeshPage
-from meshllm_tui.screens.join import JoinScreen
 from tests.tui.conftest import Screen, dashboard
 from tests.tui.mesh_samples import TOKEN, founded, joined, joining, peer
 from tests.tui.samples import START, ScriptedClient, bare, fold
@@ -27,10 +27,16 @@ def node(*effects: ev.AnyEvent, before: tuple[ev.AnyEvent, ...] = ()) -> Scripte
     return client
 
 
+async def box(screen: Screen) -> None:
+    """From any page to the box, or to the checklist of a join that runs."""
+    await screen.press("J")
+    await screen.until(lambda: isinstance(screen.app.screen, InvitePage) and screen.app.page.active == "join")
+    await screen.pilot.pause()
+
+
 async def put(screen: Screen, text: str) -> None:
     """Open the box and send what is pasted."""
-    await screen.press("J")
-    await screen.until(lambda: isinstance(screen.app.screen, JoinScreen))
+    await box(screen)
     screen.app.post_message(events.Paste(text))
     await screen.pilot.pause()
     await screen.press("enter")
@@ -47,8 +53,8 @@ async def test_a_pasted_token_is_joined_and_its_checklist_shown() -> None:
         assert TOKEN[8:16] not in screen.text
         await screen.press("enter")
         assert isinstance(screen.app.screen, MeshPage)
-        assert "● alive" in screen.text
         await screen.until(lambda: screen.app.page.active == "mesh")
+        assert "attic" in screen.text
 
 
 async def test_the_checklist_moves_while_it_runs_and_goes_on_in_the_background() -> None:
@@ -56,8 +62,8 @@ async def test_the_checklist_moves_while_it_runs_and_goes_on_in_the_background()
     async with dashboard(client) as screen:
         await put(screen, TOKEN)
         await screen.until(lambda: "◌ Network" in screen.text)
-        assert "Esc lets it go on in the background" in screen.text
-        await screen.press("escape")
+        assert "it goes on when you leave this page" in screen.text
+        await screen.press("1")
         assert isinstance(screen.app.screen, MeshPage)
         client.happen(mesh.JoinStepped(at=START, step="interface", status="passed", detail="eth0"))
         await screen.press("J")
@@ -67,7 +73,22 @@ async def test_the_checklist_moves_while_it_runs_and_goes_on_in_the_background()
         client.happen(FAILED)
         await screen.until(lambda: "✗ The invite ran out." in screen.text)
         await screen.until(lambda: "n takes another invite" in screen.text)
-        assert "r tries" not in screen.text, "this box never saw the token"
+        assert "r tries the same invite again" in screen.text
+
+
+async def test_a_join_that_began_elsewhere_is_shown_and_its_invite_not_known() -> None:
+    client = node()
+    async with dashboard(client) as screen:
+        await box(screen)
+        for event in joining(1):
+            client.happen(event)
+        await screen.until(lambda: "◌ Network" in screen.text)
+        client.happen(FAILED)
+        await screen.until(lambda: "n takes another invite" in screen.text)
+        assert "r tries" not in screen.text
+        await screen.press("y")
+        assert "✓ Token" in screen.copied
+        assert "The invite ran out." in screen.copied
 
 
 async def test_a_failure_names_cause_and_next_step_and_can_be_tried_again() -> None:
@@ -121,7 +142,7 @@ async def test_what_is_no_invite_is_told_before_the_node_is_asked(text: str, wor
         await put(screen, text)
         await screen.until(lambda: words in " ".join(screen.text.split()))
         assert screen.client.acted == []
-        assert isinstance(screen.app.screen, JoinScreen)
+        assert isinstance(screen.app.screen, InvitePage)
 
 
 async def test_a_refusal_of_the_node_is_kept_in_the_box() -> None:

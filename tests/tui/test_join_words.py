@@ -17,7 +17,7 @@ from meshllm_tui.join_words import (
     checklist,
     countdown,
     ending,
-    invite_line,
+    invite_lines,
     token_groups,
 )
 from meshllm_tui.present import plain
@@ -55,7 +55,7 @@ def test_how_it_ended_comes_with_what_to_do() -> None:
     assert plain(ending(view_of(6, "ran out", over), NOW)) == "✗ The invite ran out.\nAsk for a new one."
     well = mesh.JoinEnded(at=NOW, joined=True, message="", hint="")
     assert plain(ending(view_of(8, "", well), NOW)) == "✓ Joined."
-    assert "5 s; Esc lets it go on in the background" in plain(ending(view_of(3), NOW))
+    assert "5 s; it goes on when you leave this page" in plain(ending(view_of(3), NOW))
 
 
 @pytest.mark.parametrize(
@@ -88,9 +88,11 @@ def test_countdown(seconds: float, words: str) -> None:
     ],
 )
 def test_invites_in_the_list(row: mesh.InviteRow, words: str) -> None:
-    text = plain([invite_line(row, NOW, 100)])
+    text = plain(invite_lines(row, NOW, 100))
     assert words in text
-    assert cells(plain([invite_line(row, NOW, 66)])) <= 66
+    narrow = invite_lines(row, NOW, 66)
+    assert len(narrow) == 2
+    assert all(cells(plain([each])) <= 66 for each in narrow)
 
 
 @pytest.mark.parametrize("width", [8, 28, 33, 60, 400])
@@ -141,7 +143,7 @@ def test_the_code_fits_a_terminal_of_80_by_24() -> None:
     assert code.width <= 45
     text = plain(too_small(code, 40, 23))
     assert f"The code needs {code.width}×{code.height} characters, here are 40×23." in text
-    assert "p saves it as a picture, y copies the token." in text
+    assert "s saves it as a picture, y copies the token." in text
 
 
 def test_the_saved_picture_is_the_code_and_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
