@@ -11,10 +11,10 @@ import pytest
 from textual.pilot import Pilot
 
 from meshllm_tui.app import MeshApp
-from meshllm_tui.screens.jump import LETTERS
-from meshllm_tui.session import NodeClient
 from meshllm_tui.palettes import DEFAULT_THEME
 from meshllm_tui.preferences import Preferences
+from meshllm_tui.screens.jump import LETTERS
+from meshllm_tui.session import NodeClient
 from tests.tui.samples import START, ScriptedClient
 
 NOW = START + 200.0
@@ -73,6 +73,8 @@ async def dashboard(
     started_by_us: bool = False,
     settled: bool = True,
     decode_picture: Callable[[Path], str] | None = None,
+    scan_camera: Callable[[Callable[[], bool]], str] | None = None,
+    welcome_marker: Path | None = None,
     chats_file: Path | None = None,
     preferences: Preferences | None = None,
 ) -> AsyncIterator[Screen]:
@@ -83,6 +85,8 @@ async def dashboard(
         theme=theme,
         started_by_us=started_by_us,
         decode_picture=decode_picture,
+        scan_camera=scan_camera,
+        welcome_marker=welcome_marker,
         chats_file=chats_file,
         preferences=preferences,
     )
@@ -100,6 +104,8 @@ def make_app(
     theme: str = DEFAULT_THEME,
     started_by_us: bool = False,
     decode_picture: Callable[[Path], str] | None = None,
+    scan_camera: Callable[[Callable[[], bool]], str] | None = None,
+    welcome_marker: Path | None = None,
     chats_file: Path | None = None,
     preferences: Preferences | None = None,
 ) -> MeshApp:
@@ -113,6 +119,8 @@ def make_app(
         preferences=preferences or Preferences(theme=theme),
         started_by_us=started_by_us,
         decode_picture=decode_picture,
+        scan_camera=scan_camera,
+        welcome_marker=welcome_marker,
         chats_file=chats_file,
         wall=lambda: NOW,
     )

@@ -11,8 +11,8 @@ from meshllm_tui.pages.certify import CertifyPage
 from meshllm_tui.pages.page import Page
 from meshllm_tui.pages.settings import SettingsPage
 from meshllm_tui.pages.split import SplitDesk
-from meshllm_tui.widgets.catalog_pane import CatalogPane
 from meshllm_tui.widgets.activity_pane import ActivityPane
+from meshllm_tui.widgets.catalog_pane import CatalogPane
 from meshllm_tui.widgets.chat_pane import ChatPane
 from meshllm_tui.widgets.chats_pane import ChatsPane
 from meshllm_tui.widgets.connect_pane import ConnectPane
