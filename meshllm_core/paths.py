@@ -51,6 +51,11 @@ class Paths:
         return self.data / "chats.sqlite"
 
     @property
+    def welcome_marker(self) -> Path:
+        """Is there once the questions of the first run were answered or skipped."""
+        return self.data / "welcome-seen"
+
+    @property
     def node_file(self) -> Path:
         """JSON record of the running node: pid, addresses."""
         return self.data / "node.json"

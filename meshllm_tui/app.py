@@ -25,6 +25,7 @@ from meshllm_tui.bridge import Throttle
 from meshllm_tui.cleaning import one_line
 from meshllm_tui.commands import RegistryCommands
 from meshllm_tui.connect import open_client
+from meshllm_tui.first_run import FirstRun
 from meshllm_tui.join_source import DecodePicture, ScanCamera, Sources
 from meshllm_tui.keys import bindings_of
 from meshllm_tui.messages import ActionDone, ActionFailed, SnapshotChanged
@@ -59,6 +60,7 @@ class MeshApp(App[int]):
         "styles/dialogs.tcss",
         "styles/mesh.tcss",
         "styles/invite.tcss",
+        "styles/welcome.tcss",
         "styles/models.tcss",
         "styles/requests.tcss",
         "styles/activity.tcss",
@@ -85,6 +87,7 @@ class MeshApp(App[int]):
         decode_picture: DecodePicture | None = None,
         scan_camera: ScanCamera | None = None,
         chats_file: Path | None = None,
+        welcome_marker: Path | None = None,
         wall: Callable[[], float] = time.time,
     ) -> None:
         # With colours off, Textual would otherwise turn its colours into greys too close to the ground.
@@ -101,6 +104,7 @@ class MeshApp(App[int]):
         self._ended = ended
         self.chats_file = chats_file
         """Where conversations are kept; None: nowhere."""
+        self._first_run = FirstRun(self, welcome_marker)
         self._node = ""
         """Id of the node that is shown."""
         self._throttle = Throttle(self._pass_on)
@@ -184,6 +188,7 @@ class MeshApp(App[int]):
         self._node = node or self._node
         for screen in self.screen_stack:
             screen.post_message(SnapshotChanged(view))
+        self._first_run.look(view)
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         """A fault of the dashboard's own must not end it, and not be silent; the node is followed again."""
@@ -354,14 +359,17 @@ def run(
     started_by_us: bool,
     ended: Callable[[], bool] | None = None,
     decode_picture: DecodePicture | None = None,
+    scan_camera: ScanCamera | None = None,
     chats_file: Path | None = None,
+    welcome_marker: Path | None = None,
     preferences: Preferences | None = None,
 ) -> int:
     """Show the dashboard until a person leaves it: 0 when the node is to stay, 10 when it is to be stopped.
 
     Paints at once; the node may still be starting (`started_by_us` says that it was started for this).
     Where `ended` says that it ended before it ever answered, there is nothing to wait for: 0 at once.
-    `decode_picture` reads the QR code in a picture, for the join box. `chats_file` keeps conversations.
+    `decode_picture` reads the QR code in a picture, `scan_camera` one before the camera, for the join box.
+    `chats_file` keeps conversations. `welcome_marker`: ask the first run's questions, and note it there.
     `preferences` are the person's colours, keys and mouse.
     1 when the dashboard itself failed; its traceback is then on the terminal.
     """
@@ -371,7 +379,9 @@ def run(
         started_by_us=started_by_us,
         ended=ended,
         decode_picture=decode_picture,
+        scan_camera=scan_camera,
         chats_file=chats_file,
+        welcome_marker=welcome_marker,
         preferences=preferences,
     )
     result = app.run(mouse=preferences is None or preferences.mouse)

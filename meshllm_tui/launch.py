@@ -26,7 +26,9 @@ def run(
     started_by_us: bool,
     ended: Callable[[], bool] | None = None,
     decode_picture: Callable[[Path], str] | None = None,
+    scan_camera: Callable[[Callable[[], bool]], str] | None = None,
     chats_file: Path | None = None,
+    welcome_marker: Path | None = None,
     preferences: Preferences | None = None,
 ) -> int:
     """Show the dashboard until a person leaves it; see `meshllm_tui.app.run`, which this calls."""
@@ -47,7 +49,9 @@ def run(
         started_by_us=started_by_us,
         ended=ended,
         decode_picture=decode_picture,
+        scan_camera=scan_camera,
         chats_file=chats_file,
+        welcome_marker=welcome_marker,
         preferences=preferences,
     )
 

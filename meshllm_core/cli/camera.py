@@ -3,7 +3,7 @@
 import importlib.util
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from meshllm_core.cli.picture import read_codes
@@ -13,10 +13,13 @@ SECONDS = 60.0
 """So long the code may take to come before the camera."""
 
 
-def read_token_from_camera(source: int | str = 0) -> str:
+def read_token_from_camera(
+    source: int | str = 0, stop: Callable[[], bool] = lambda: False
+) -> str:
     """The text of the first invite's QR code that the camera sees; `source` is its number, or a film's path.
 
-    Raises ConfigError without OpenCV or a camera, TokenInvalid when no invite was seen in time.
+    Raises ConfigError without OpenCV or a camera, TokenInvalid when no invite was seen in time, or before
+    `stop` said so.
     """
     if importlib.util.find_spec("cv2") is None:
         raise ConfigError(
@@ -30,7 +33,7 @@ def read_token_from_camera(source: int | str = 0) -> str:
         for text in read_codes(frame):
             if "MESHLLM:" in text.upper():
                 return text
-        if time.monotonic() > deadline:
+        if stop() or time.monotonic() > deadline:
             break
     raise TokenInvalid(
         "The camera saw no invite.",

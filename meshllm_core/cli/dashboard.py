@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,9 +60,11 @@ def dashboard(
         os.environ["MESHLLM_API_KEY"] = settings.api_key
     # Before a node is started for it: files of the person's own may be wrong.
     preferences = read_preferences(settings.theme, settings.keys, settings.mouse)
+    configured = bool(arguments or flags) or (settings.file or paths.config_file).exists()
+    first_run = not configured and not paths.welcome_marker.exists()
     if found is not None:
-        return _show(paths, preferences, found.console_url, found.api_url)
-    return _start_and_show(paths, settings, preferences, arguments)
+        return _show(paths, preferences, found.console_url, found.api_url, first_run=first_run)
+    return _start_and_show(paths, settings, preferences, arguments, first_run=first_run)
 
 
 def has_screen() -> bool:
@@ -77,7 +79,7 @@ def _start_plain(paths: Paths, settings: Settings, arguments: Sequence[str]) -> 
 
 
 def _start_and_show(
-    paths: Paths, settings: Settings, preferences: Preferences, arguments: Sequence[str]
+    paths: Paths, settings: Settings, preferences: Preferences, arguments: Sequence[str], *, first_run: bool
 ) -> int:
     """Paints while the node still starts. Ports that are taken are found before that."""
     _check_ports(settings)
@@ -88,7 +90,7 @@ def _start_and_show(
     else:
         record = wait_for_node(paths, process)
         console_url, api_url = record.console_url, record.api_url
-    result = _show(paths, preferences, console_url, api_url, process)
+    result = _show(paths, preferences, console_url, api_url, process, first_run=first_run)
     ended = process.poll()
     if ended:
         return report(failure(paths, ended))
@@ -101,6 +103,8 @@ def _show(
     console_url: str,
     api_url: str,
     started: "subprocess.Popen[bytes] | None" = None,
+    *,
+    first_run: bool,
 ) -> int:
     from meshllm_tui.launch import run
 
@@ -111,7 +115,9 @@ def _show(
         started_by_us=started is not None,
         ended=(lambda: started.poll() is not None) if started else None,
         decode_picture=_decode_picture,
+        scan_camera=_scan_camera,
         chats_file=paths.chats_file,
+        welcome_marker=paths.welcome_marker if first_run else None,
         preferences=preferences,
     )
     if result == STOP_NODE:
@@ -130,6 +136,13 @@ def _decode_picture(path: Path) -> str:
     from meshllm_core.cli.picture import read_token_from_picture
 
     return read_token_from_picture(path)
+
+
+def _scan_camera(stop: Callable[[], bool]) -> str:
+    """The invite before the camera."""
+    from meshllm_core.cli.camera import read_token_from_camera
+
+    return read_token_from_camera(stop=stop)
 
 
 def _check_ports(settings: Settings) -> None:
