@@ -69,6 +69,8 @@ class Session:
         self._heard = clock()
         self._trouble = ""
         self._rtts = RttHistory()
+        self._met: tuple[str, str, int, float] | None = None
+        """Id, name, process and start of the node that answered last, once it has told its id."""
         self._local: deque[Notice] = deque(maxlen=LOCAL_NOTICES_KEPT)
 
     @property
@@ -169,7 +171,23 @@ class Session:
         self._trouble = ""
         if snapshot != self.snapshot or self.link != "live":
             self.snapshot, self.link = snapshot, "live"
+            self._meet(snapshot)
             self._changed()
+
+    def _meet(self, snapshot: NodeSnapshot) -> None:
+        """Say when another process answers than before, and whether it is another node."""
+        met = (snapshot.node, snapshot.name, snapshot.pid, snapshot.started_at)
+        if not snapshot.node or met == self._met:
+            return
+        known, self._met = self._met, met
+        if known is None:
+            return
+        if known[0] != met[0]:
+            self._rtts = RttHistory()
+            old, new = (f"{clean(name, 60)} ({node[:10]})" for node, name, *_ in (known, met))
+            self.note("warning", f"another node answers now: {new}, in place of {old}")
+        elif known[2:] != met[2:]:
+            self.note("info", f"the node was started anew, as process {snapshot.pid}")
 
     def _lost(self, error: Exception) -> None:
         self._trouble = "it took too long to answer" if isinstance(error, TimeoutError) else describe(error)
