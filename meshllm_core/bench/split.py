@@ -5,6 +5,7 @@ Everything runs at once on one machine and is asked in turn (A B A B …), so th
 
 import asyncio
 import contextlib
+import re
 import subprocess
 import sys
 import time
@@ -273,9 +274,9 @@ def foreign_models(nodes: Sequence[BenchNode]) -> list[str]:
     """Names of mapped model files that are no stage of their node's own."""
     found = []
     for one in nodes:
-        own = str(one.home / "cache" / "stages")
+        own = re.compile(re.escape(str(one.home / "cache")) + r"/.*/stage-\d+-\d+\.gguf")
         for process in family([one.process.pid]):
             with contextlib.suppress(psutil.NoSuchProcess):
                 paths = [mapping.path for mapping in process.memory_maps()]
-                found += [Path(path).name for path in paths if ".gguf" in path and not path.startswith(own)]
+                found += [Path(path).name for path in paths if ".gguf" in path and not own.match(path)]
     return found
