@@ -99,6 +99,8 @@ def model_card(model: ModelView, snapshot: NodeSnapshot, width: int) -> tuple[Li
     head = line(Span(name, "strong"), gap, shown.span)
     body: tuple[Line, ...]
     match model.status:
+        case "requested" if model.error:
+            body = _trouble(model)
         case "requested":
             body = (line(muted(f"asked for as {fit(model.ref, max(width - 13, 8))}")),)
         case "downloading":

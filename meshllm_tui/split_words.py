@@ -64,6 +64,8 @@ def no_splits(view: NodeView) -> tuple[Line, ...]:
         name = one_line(coming[0].id, 80)
         word = MODEL_STATES[coming[0].status].word
         lines.append(line(Span(name, "strong"), f" is {word}; if it is split, its stages come here."))
+        if coming[0].error:
+            lines.append(line(Span(one_line(coming[0].error, 600), "warn")))
     lines.append(line(muted("A model that fits on one machine runs on one machine: that is faster.")))
     lines.append(line(muted("Press "), Span("4", "accent"), muted(" to plan one that does not fit.")))
     return tuple(lines)
@@ -81,8 +83,9 @@ def split_lines(model: ModelView, view: NodeView, width: int) -> tuple[Line, ...
     lines += [line(one_line(split.sentence, 600)), line("")]
     drawn = layer_map([_part(row) for row in split.stages], width)
     lines += [*drawn, line("")] if drawn else []
-    if model.error and model.status == "failed":
-        lines += [line(Span(one_line(model.error, 600), "bad")), line("")]
+    if model.error and model.status in ("failed", "restarting"):
+        tone: Tone = "bad" if model.status == "failed" else "warn"
+        lines += [line(Span(one_line(model.error, 600), tone)), line("")]
     if width >= TABLE:
         lines += _table(split.stages[:_LISTED], width)
     else:

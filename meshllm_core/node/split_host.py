@@ -122,6 +122,8 @@ class SplitHost(ModelRow):
         try:
             await run.prepare()
             reason = await self._running(run, model)
+            if reason and not self.closing and self._goes_on():
+                self._interrupted(clean_text(f"{reason.rstrip('.')}. It is planned anew.", 400))
         except MeshError as error:
             reason = describe(error)
             raise
@@ -151,8 +153,9 @@ class SplitHost(ModelRow):
         self._set("loading", detail="its layers are being shared out")
         if len(self.mesh.machines()) < 2:
             raise NotInMesh(
-                f"{self.id} can only be split over machines of a mesh, and this node knows no other.",
-                hint="`meshllm invite` here, `meshllm join` on another machine; then load it again.",
+                f"{self.id} can only be split over machines of a mesh, and no other is there.",
+                hint="`meshllm invite` here, `meshllm join` on another machine"
+                + ("." if self.patient else "; then load it again."),
             )
         links = await self.mesh.settled_links()
         machines = [
@@ -182,8 +185,7 @@ class SplitHost(ModelRow):
         """Returns when the machines are others than now."""
         text = clean_text(f"{self.id} waits for machines: {error}", 400)
         if text != self._said:
-            self._said = text
-            self._notice("warning", text)
+            self._interrupted(text)
         self._set("loading", detail=text)
         before = self._crowd()
         while not self.closing:
@@ -302,16 +304,22 @@ class SplitHost(ModelRow):
 
     async def _may_go_on(self, reason: str) -> bool:
         """Whether to plan anew, after a pause; not when it failed too often within ten minutes."""
-        going_on = self._recent_failures() < self.settings.restart_limit
-        text = f"{reason.rstrip('.')}. " + ("It is planned anew." if going_on else "It failed too often.")
-        self._notice("warning" if going_on else "error", clean_text(text, 400))
-        if not going_on:
+        if not self._goes_on():
+            self._notice("error", clean_text(f"{reason.rstrip('.')}. It failed too often.", 400))
             self._fail(
                 NodeError(f"The chain broke too often; last: {reason}", hint="`meshllm load` it again.")
             )
             return False
         await self._back_off(least=1.0)
         return True
+
+    def _goes_on(self) -> bool:
+        return self._recent_failures() < self.settings.restart_limit
+
+    def _interrupted(self, reason: str) -> None:
+        """Said before the stages are ended: nobody is to take it for ready meanwhile."""
+        self._said = reason
+        self.append(ev.SplitInterrupted(at=time.time(), model=self.id, reason=reason))
 
     async def close(self) -> None:
         """End all stages; running requests get an error."""

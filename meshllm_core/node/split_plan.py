@@ -155,7 +155,7 @@ def staged(answer: Plan, request: PlanRequest, machines: Sequence[Machine]) -> S
             return SplitPlan(
                 _with_trips(stages, _trips(request)),
                 candidate,
-                _sentence(answer, candidate),
+                _sentence(answer, candidate, stages),
                 candidate.reasons,
                 answer.target_ms,
             )
@@ -233,10 +233,12 @@ def too_large(refusal: Refusal) -> ModelTooLarge:
     return ModelTooLarge(f"{missing} {excluded}".strip(), hint=" ".join(refusal.would_fit))
 
 
-def _sentence(answer: Plan, candidate: Candidate) -> str:
-    return (
-        answer.sentence if candidate is answer.chosen else candidate.reasons[0] if candidate.reasons else ""
-    )
+def _sentence(answer: Plan, candidate: Candidate, stages: Sequence[StagePlan]) -> str:
+    """The planner's, its machines in the order of the ring."""
+    if candidate is not answer.chosen:
+        return candidate.reasons[0] if candidate.reasons else ""
+    laid = "|".join(stage.machine.name for stage in stages)
+    return answer.sentence.replace(f"split {candidate.title}:", f"split {laid}:")
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ class SplitRun:
 
     def __post_init__(self) -> None:
         self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._pump = UnitPump(self._broken)
+        self._pump = UnitPump(partial(self._lost_at, 0))
         self.rows = [self._row(index, stage) for index, stage in enumerate(self.plan.stages)]
 
     def _row(self, index: int, stage: StagePlan) -> StageRow:
@@ -114,10 +115,17 @@ class SplitRun:
         last = len(self.plan.stages) - 1
         engine = await self._start_driver(last)
         for index in reversed(range(last)):
-            await self._offer(index)
-        await asyncio.gather(*(self._until_ready(index) for index in range(last)))
+            await self._named(index, self._offer(index))
+        await asyncio.gather(*(self._named(index, self._until_ready(index)) for index in range(last)))
         await self._connect(engine, last)
         return engine
+
+    async def _named(self, index: int, talk: Awaitable[None]) -> None:
+        """Talk with the machine of a stage; a link that closes meanwhile says whose it was."""
+        try:
+            await talk
+        except LinkClosed as error:
+            raise PeerUnreachable(f"{self.rows[index].node_name} is lost: {error.message}.") from error
 
     async def _start_driver(self, index: int) -> EngineProcess:
         stage = self.plan.stages[index]
@@ -217,18 +225,22 @@ class SplitRun:
             index=last,
             upstream=self.plan.stages[last - 1].machine.node,
             accept=engine.pass_unit,
-            on_lost=self._broken,
+            on_lost=partial(self._lost_at, last - 1),
             unit_limit=form_of(self.chain).frame_bytes + UNIT_OVERHEAD,
         )
         for index in range(last):
             downstream = self.plan.stages[index + 1].machine.node
-            await self._controls[index].send(sc.encode(sc.Connect(downstream=downstream)))
-        first = await self.open_call(self.plan.stages[0].machine.node)
-        await first.send(sc.encode(sc.Attach(run=run, index=0)))
-        self._pump.start(first)
+            connect = sc.encode(sc.Connect(downstream=downstream))
+            await self._named(index, self._controls[index].send(connect))
+        await self._named(0, self._attach())
         for index in range(last):
             self._tasks.append(asyncio.create_task(self._watch(index), name=f"stage {index}"))
         self._tasks.append(asyncio.create_task(self._watch_engine(engine), name="split driver"))
+
+    async def _attach(self) -> None:
+        first = await self.open_call(self.plan.stages[0].machine.node)
+        await first.send(sc.encode(sc.Attach(run=self.chain.run, index=0)))
+        self._pump.start(first)
 
     async def prove(self, seconds: float) -> None:
         """One token through the whole ring, before anybody may use it. Raises MeshError.
@@ -285,6 +297,10 @@ class SplitRun:
     async def _watch_engine(self, engine: EngineProcess) -> None:
         error = await engine.exited
         self._broken(error.message)
+
+    def _lost_at(self, index: int, reason: str) -> None:
+        """The machine of that stage, beside this one in the ring, takes or gives nothing more."""
+        self._broken(f"{reason} ({self.rows[index].node_name})")
 
     def _broken(self, reason: str) -> None:
         if self._closing or self.lost.done():

@@ -36,6 +36,7 @@ from meshllm_core.state.mesh_events import (
     WaitingChanged,
 )
 from meshllm_core.state.pace_events import PaceLearned as PaceLearned
+from meshllm_core.state.split_events import SplitInterrupted as SplitInterrupted
 from meshllm_core.state.split_events import SplitPlanned as SplitPlanned
 from meshllm_core.state.split_events import StageHosted as StageHosted
 from meshllm_core.state.split_events import StageReleased as StageReleased
@@ -271,6 +272,7 @@ AnyEvent = (
     | SplitPlanned
     | StageUpdated
     | StageHosted
+    | SplitInterrupted
     | StageReleased
     | CertificationStarted
     | CertificationProgressed

@@ -74,7 +74,13 @@ def _fold(snapshot: NodeSnapshot, event: ev.AnyEvent) -> NodeSnapshot:
             | ev.ThroughputMeasured()
         ):
             return _fold_model(snapshot, event)
-        case ev.SplitPlanned() | ev.StageUpdated() | ev.StageHosted() | ev.StageReleased():
+        case (
+            ev.SplitPlanned()
+            | ev.SplitInterrupted()
+            | ev.StageUpdated()
+            | ev.StageHosted()
+            | ev.StageReleased()
+        ):
             folded = fold_split(snapshot, event)
             words = split_words(snapshot, event)
             return _notice(folded, event.at, *words) if words else folded
@@ -181,7 +187,8 @@ def _fold_model(
 def _ready(snapshot: NodeSnapshot, event: ev.ModelReady) -> NodeSnapshot:
     cleared = {"load_fraction": 1.0, "error": "", "error_code": "", "hint": ""}
     ready = _update(snapshot, event.model, status="ready", **cleared, **_figures(event))
-    text = f"ready in {event.load_seconds:.1f} s, context {event.context}, {event.lanes} lanes"
+    lanes = "1 lane" if event.lanes == 1 else f"{event.lanes} lanes"
+    text = f"ready in {event.load_seconds:.1f} s, context {event.context}, {lanes}"
     return _notice(ready, event.at, "info", event.model, text)
 
 

@@ -11,7 +11,7 @@ from meshllm_core.state.snapshot import ModelView, NodeSnapshot, SplitView
 replace = msgspec.structs.replace
 HOSTED_SHOWN = 64
 
-SplitEvent = ev.SplitPlanned | ev.StageUpdated | ev.StageHosted | ev.StageReleased
+SplitEvent = ev.SplitPlanned | ev.SplitInterrupted | ev.StageUpdated | ev.StageHosted | ev.StageReleased
 
 
 def fold_split(snapshot: NodeSnapshot, event: SplitEvent) -> NodeSnapshot:
@@ -21,7 +21,14 @@ def fold_split(snapshot: NodeSnapshot, event: SplitEvent) -> NodeSnapshot:
             fields = {name: getattr(event, name) for name in SplitView.__struct_fields__}
             view = SplitView(**fields)
             models = tuple(
-                replace(model, split=view) if model.id == event.model else model for model in snapshot.models
+                replace(model, split=view, error="") if model.id == event.model else model
+                for model in snapshot.models
+            )
+            return replace(snapshot, models=models)
+        case ev.SplitInterrupted():
+            models = tuple(
+                _interrupted(model, event.reason) if model.id == event.model else model
+                for model in snapshot.models
             )
             return replace(snapshot, models=models)
         case ev.StageUpdated():
@@ -39,6 +46,13 @@ def fold_split(snapshot: NodeSnapshot, event: SplitEvent) -> NodeSnapshot:
             assert_never(event)
 
 
+def _interrupted(model: ModelView, reason: str) -> ModelView:
+    """No more ready, if it was: nothing is answered until it is spread again."""
+    status = "restarting" if model.status == "ready" else model.status
+    quiet = {"pid": 0, "active": 0, "queued": 0, "in_flight": 0}
+    return replace(model, status=status, error=reason, **quiet)
+
+
 def _with_stage(model: ModelView, event: ev.StageUpdated) -> ModelView:
     split = model.split
     if split is None or split.run != event.run:
@@ -52,6 +66,8 @@ def split_words(snapshot: NodeSnapshot, event: SplitEvent) -> tuple[NoticeLevel,
     match event:
         case ev.SplitPlanned(model=model, sentence=sentence):
             return "info", str(model), sentence
+        case ev.SplitInterrupted(model=model, reason=reason):
+            return "warning", str(model), reason
         case ev.StageUpdated(model=model, stage=row) if row.state == "failed":
             return "error", str(model), f"stage {row.index} on {row.node_name} failed: {row.detail}"
         case ev.StageHosted(stage=stage) if stage.state in ("ready", "failed"):

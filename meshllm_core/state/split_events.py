@@ -65,6 +65,14 @@ class SplitPlanned(Event, frozen=True, kw_only=True, tag="split_planned"):
     """Chunks of a prompt that may be on their way while one is computed."""
 
 
+class SplitInterrupted(Event, frozen=True, kw_only=True, tag="split_interrupted"):
+    """A model that is spread over machines answers nobody: it is spread anew, or waits for machines."""
+
+    model: ModelId
+    reason: str
+    """What was lost or is missing, and what happens next. Cleaned for a terminal."""
+
+
 class StageUpdated(Event, frozen=True, kw_only=True, tag="stage_updated"):
     """Something about a stage changed; its whole row."""
 

@@ -133,6 +133,30 @@ def test_a_stage_that_dies_ends_its_answers_and_the_model_is_spread_anew(tmp_pat
         assert again["split"]["run"] != row["split"]["run"]
 
 
+def test_a_split_without_its_other_machine_is_not_ready_says_whom_it_lost_and_comes_back(
+    tmp_path: Path, whole: str
+) -> None:
+    with mesh(tmp_path, "Anna", "Bert") as (anna, bert):
+        anna.act("load", model=str(require_default_model()), split=True)
+        row = _settled(anna)
+        assert row["status"] == "ready", row
+        assert "split Bert|Anna:" in row["split"]["sentence"]
+        bert.process.send_signal(signal.SIGKILL)
+        lost = anna.wait(lambda s: "waits for machines" in _row(s)["error"], 60)
+        assert _row(lost)["status"] == "restarting"
+        assert lost["node_state"] != "serving"
+        told = [n["text"] for n in lost["notices"] if n["level"] == "warning" and NAME in n["source"]]
+        anew = [text for text in told if text.endswith("It is planned anew.")]
+        assert anew
+        assert all("Bert" in text for text in anew)
+        assert not any("load it again" in text for text in told)
+        with _start(tmp_path, "Cora") as cora:
+            cora.act("join", token=anna.act("invite").json()["token"])
+            back = _row(anna.wait(lambda s: _row(s)["status"] == "ready", 60))
+            assert back["error"] == ""
+            assert _ask(anna).json()["choices"][0]["text"] == whole
+
+
 def test_a_driver_that_dies_is_started_anew(tmp_path: Path, whole: str) -> None:
     with mesh(tmp_path, "Anna", "Bert") as (anna, _):
         anna.act("load", model=str(require_default_model()), split=True)

@@ -146,6 +146,23 @@ def test_a_failed_stage_says_why_and_on_which_machine() -> None:
     assert "✗ failed" in page
 
 
+def test_a_split_that_lost_a_machine_is_not_ready_and_says_what_it_waits_for() -> None:
+    lost = ev.SplitInterrupted(at=200.0, model=splits.MODEL, reason="attic is lost. It is planned anew.")
+    page = page_of(fold(*splits.ready(), lost, snapshot=bare()))
+    assert "● ready  over" not in page
+    assert "↻ restarting  over 3 machines" in page
+    assert "attic is lost. It is planned anew." in page
+    anew = page_of(fold(*splits.ready(), lost, splits.planned(), snapshot=bare()))
+    assert "attic is lost" not in anew
+
+
+def test_a_model_that_waits_for_machines_says_so_where_its_stages_will_be() -> None:
+    waits = ev.SplitInterrupted(at=101.0, model=splits.MODEL, reason="It waits for machines: none is there.")
+    said = plain(no_splits(NodeView(snapshot=fold(splits.under_way()[0], waits, snapshot=bare()))))
+    assert "is requested" in said
+    assert "It waits for machines: none is there." in said
+
+
 def test_a_page_of_many_stages_lists_each() -> None:
     many = tuple(splits.row(place, f"box{place}", place, place + 1) for place in range(9))
     page = page_of(fold(splits.under_way()[0], splits.planned(*many), snapshot=bare()))
