@@ -131,7 +131,10 @@ class ManagementClient:
 
         given = {key: value for key, value in arguments.items() if value is not None}
         query = urlencode({k: str(v).lower() if isinstance(v, bool) else v for k, v in given.items()})
-        return await self._get(f"/api/{name}" + (f"?{query}" if query else ""), kind, ACT_SECONDS)
+        try:
+            return await self._get(f"/api/{name}" + (f"?{query}" if query else ""), kind, ACT_SECONDS)
+        except NotAuthorized as error:
+            raise NotAuthorized(error.message, hint=_OTHER_TOKEN) from error
 
     async def invite(
         self,
