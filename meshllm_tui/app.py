@@ -245,6 +245,10 @@ class MeshApp(App[int]):
         """Pause lending, or lend again."""
         self.desk.lending()
 
+    def action_public(self) -> None:
+        """List the mesh publicly, or take the listing back."""
+        self.desk.public()
+
     def action_write(self) -> None:
         """Go to the chat's prompt."""
         self.go("chat", "chat")

@@ -27,6 +27,15 @@ ACTIONS = (
     ),
     Action(
         ANYWHERE,
+        "public",
+        "P",
+        "P",
+        "Public",
+        "List the mesh publicly, or take it back; says first what that shows.",
+        footer=False,
+    ),
+    Action(
+        ANYWHERE,
         "copy_endpoint",
         "e",
         "e",

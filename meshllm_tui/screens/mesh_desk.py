@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from textual.screen import Screen
 
@@ -27,6 +27,11 @@ class Asker(Protocol):
 
     def act(self, name: str, done: str, /, **arguments: object) -> None:
         """Ask the node for an action; `done` is said when it did it."""
+
+    def notify(
+        self, message: str, *, severity: Literal["information", "warning", "error"], markup: bool
+    ) -> None:
+        """Tell something for a while."""
 
     def run_asking(self, what: str, asking: Coroutine[None, None, None]) -> None:
         """Do something that asks the node; a refusal is told."""
@@ -57,8 +62,6 @@ class MeshDesk:
             return
         if what == "leave_mesh":
             self._leave(mesh)
-        elif what == "public":
-            self._public(mesh)
         elif what == "admit" and mesh.waiting:
             self._admit(mesh.waiting[0])
         elif row is not None and what == "details":
@@ -142,15 +145,21 @@ class MeshDesk:
         then = partial(self._app.act, "forget", f"{name} is no longer listed.", node=row.node)
         self._ask(f"Forget {name}?", text, "Forget", then)
 
-    def _public(self, mesh: MeshView) -> None:
-        if mesh.publication in ("public", "publishing"):
+    def public(self) -> None:
+        """List the mesh publicly, or take the listing back; asks first."""
+        snapshot = self._session.snapshot
+        mesh = snapshot.mesh if snapshot is not None else None
+        if snapshot is None or mesh is None:
+            words = "This node is in no mesh that could be listed: v invites a machine, which founds one."
+            self._app.notify(words, severity="warning", markup=False)
+        elif mesh.publication in ("public", "publishing"):
             text = (
                 "The listing goes from the relays within two minutes, and nobody new can join without an "
                 "invite. Clients that came in by the listing may stay until they leave or you revoke them."
             )
             then = partial(self._app.act, "public", "The mesh is private again.", on=False)
             self._ask("Take the public listing back?", text, "Make it private", then)
-        elif (snapshot := self._session.snapshot) is not None:
+        else:
             self._app.push_screen(PublicScreen(snapshot), self._list)
 
     def _list(self, listing: Listing | None) -> None:

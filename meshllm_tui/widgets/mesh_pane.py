@@ -56,7 +56,7 @@ class MeshPane(Vertical):
         def __init__(self, what: str, row: PeerRow | None = None) -> None:
             super().__init__()
             self.what = what
-            """details, revoke, block, forget, admit, public or leave_mesh."""
+            """details, revoke, block, forget, admit or leave_mesh."""
             self.row = row
 
     def __init__(self) -> None:
@@ -239,7 +239,7 @@ class MeshPane(Vertical):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Most need a mesh, some a member, forgetting one that is gone."""
         snapshot = self._view.snapshot
-        if action in ("public", "leave_mesh", "table"):
+        if action in ("leave_mesh", "table"):
             return snapshot is not None and snapshot.mesh is not None
         if action == "admit":
             return bool(self._waits)
@@ -279,10 +279,6 @@ class MeshPane(Vertical):
     def action_forget(self) -> None:
         """Stop listing the chosen member."""
         self._want("forget")
-
-    def action_public(self) -> None:
-        """List the mesh publicly, or take the listing back."""
-        self._want("public")
 
     def action_leave_mesh(self) -> None:
         """Leave the mesh."""

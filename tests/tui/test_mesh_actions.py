@@ -2,10 +2,12 @@
 
 from functools import partial
 
+import pytest
 from textual.widgets import Input
 
 from meshllm_core.errors import NodeError, NotPermitted
 from meshllm_core.state import mesh_events as mesh
+from meshllm_tui.actions.action import ANYWHERE
 from meshllm_tui.actions.registry import actions_of
 from meshllm_tui.pages.mesh import MeshPage
 from meshllm_tui.screens.ask import AskScreen
@@ -115,7 +117,7 @@ async def test_every_action_of_the_pane_works_from_the_palette() -> None:
     async with dashboard(client) as screen:
         await screen.to("mesh")
         await screen.press("j")
-        by_method = {action.method: action for action in actions_of("mesh")}
+        by_method = {action.method: action for action in actions_of("mesh", ANYWHERE)}
         for method, words in (
             ("block", "Block attic?"),
             ("public", "List this mesh publicly?"),
@@ -185,11 +187,18 @@ async def test_leaving_the_mesh_asks_first() -> None:
         await screen.to("mesh")
         await screen.press("L", "P")
         assert isinstance(screen.app.screen, MeshPage)
+        assert ["in no mesh" in toast for toast in screen.toasts] == [True]
+
+
+@pytest.mark.parametrize("page", ["1", "2", "3", "9"])
+async def test_public_is_one_key_wherever_a_person_is(page: str) -> None:
+    async with dashboard(node_of()) as screen:
+        await screen.press(page, "P")
+        await screen.until(lambda: isinstance(screen.app.screen, PublicScreen))
 
 
 async def test_going_public_says_what_changes_and_is_safe_by_default() -> None:
     async with dashboard(node_of(), size=(80, 24)) as screen:
-        await screen.to("mesh")
         await screen.press("P")
         assert isinstance(screen.app.screen, PublicScreen)
         for words in (
@@ -213,6 +222,5 @@ async def test_going_private_again() -> None:
     async with dashboard(node_of()) as screen:
         screen.client.happen(mesh.PublicationChanged(at=START + 99, publication="public"))
         await screen.until(lambda: "◈ public" in screen.text)
-        await screen.to("mesh")
         await screen.press("P", "right", "enter")
         await screen.until(lambda: screen.client.acted == [("public", {"on": False})])
