@@ -44,6 +44,7 @@ COMMANDS = {
     "config": "meshllm_core.cli.config:config",
     "keys": "meshllm_core.cli.keys:keys",
     "logs": "meshllm_core.cli.logs:logs",
+    "web": "meshllm_core.cli.web:web",
     "record": "meshllm_core.cli.record:record",
     "replay": "meshllm_core.cli.replay:replay",
 }

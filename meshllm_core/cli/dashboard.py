@@ -18,6 +18,8 @@ from meshllm_tui.preferences import Preferences, read_preferences
 if TYPE_CHECKING:
     import subprocess
 
+BROWSER_DRIVER = "textual.drivers.web_driver:WebDriver"
+"""What textual-serve sets: the screen is in a browser, and no terminal is needed."""
 STOP_NODE = 10
 """What the dashboard returns when the person asked to stop the node."""
 
@@ -68,7 +70,9 @@ def dashboard(
 
 
 def has_screen() -> bool:
-    """Whether a dashboard can be drawn: a terminal on both sides that can move its cursor."""
+    """Whether a dashboard can be drawn: a terminal on both sides that can move its cursor, or a browser."""
+    if os.environ.get("TEXTUAL_DRIVER") == BROWSER_DRIVER:
+        return True
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 

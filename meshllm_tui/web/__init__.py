@@ -1,0 +1,1 @@
+"""The dashboard in a browser: textual-serve's parts behind a token, on loopback."""
