@@ -36,6 +36,8 @@ class Local:
     """Bytes that a stage of another member's model may take."""
     pace: Pace = UNKNOWN
     capabilities: tuple[str, ...] = ()
+    codec_certificates: tuple[bytes, ...] = ()
+    """SHA-256 of sealed certificates that this node measured."""
 
 
 @dataclass
@@ -105,6 +107,7 @@ class Announcer:
             weights_per_second=int(_two_digits(local.pace.decode)),
             prefill_per_second=int(_two_digits(local.pace.prefill)),
             calibrated=local.pace.source == "calibrated",
+            codec_certificates=local.codec_certificates[: limits.CODEC_CERTIFICATES],
         )
 
 
@@ -122,6 +125,7 @@ def _figures(said: Announcement) -> object:
         said.weights_per_second,
         said.prefill_per_second,
         said.calibrated,
+        said.codec_certificates,
         said.models,
         {trip.peer for trip in said.round_trips},
     )

@@ -11,6 +11,8 @@ Short = Annotated[str, msgspec.Meta(max_length=limits.VERSION)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
 Rate = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 
+Hash = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
+
 Role = Literal["host", "client"]
 """host: computes for others. client: only asks."""
 
@@ -102,3 +104,5 @@ class Announcement(msgspec.Struct, frozen=True, array_like=True):
     """Bytes of weights times tokens of a prompt, in a second; 0 when nothing was measured yet."""
     calibrated: bool = False
     """Whether these were measured on a small model made for that, and no answer has confirmed them yet."""
+    codec_certificates: Annotated[tuple[Hash, ...], msgspec.Meta(max_length=limits.CODEC_CERTIFICATES)] = ()
+    """SHA-256 of the sealed certificates of codecs that the node measured and gives to members who ask."""

@@ -34,6 +34,8 @@ ADDRESSES = 8
 DEVICES = 16
 RTTS = 64
 """Round-trip times in one announcement."""
+CODEC_CERTIFICATES = 32
+"""Measurements of codecs that one announcement names."""
 NAME = 64
 """Characters of a node's, a mesh's or a device's name."""
 MODEL_NAME = 256

@@ -58,6 +58,8 @@ class Member:
     clock: Clock = field(default_factory=SkewedClock)
     options: dict[str, object] = field(default_factory=dict)
     models: tuple[ModelOffer, ...] = ()
+    claims: tuple[bytes, ...] = ()
+    """Hashes of certificates of codecs that it announces."""
     snapshot: NodeSnapshot = field(default_factory=NodeSnapshot)
     calls: list[tuple[NodeId, Channel]] = field(default_factory=list)
     incarnation: int = 0
@@ -81,7 +83,13 @@ class Member:
             entropy=os.urandom,
             random=random.random,
             append=self._append,
-            local=lambda: Local(memory_total=1 << 34, memory_free=1 << 33, devices=(), models=self.models),
+            local=lambda: Local(
+                memory_total=1 << 34,
+                memory_free=1 << 33,
+                devices=(),
+                models=self.models,
+                codec_certificates=self.claims,
+            ),
             on_call=lambda node, channel: self.calls.append((node, channel)),
             store=MeshStore(paths),
             owners=OwnerStore(paths),
