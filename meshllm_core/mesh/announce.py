@@ -20,6 +20,10 @@ CALM_SECONDS = 5.0
 CALM_PER_MEMBER = 0.6
 """Seconds more per member, so that the traffic of a large mesh stays bounded."""
 REFRESH_SECONDS = 600.0
+CERTIFICATES_OF_ALL = 2048
+"""Certificates of codecs that the members of a mesh name together; each names at least …"""
+CERTIFICATES_LEAST = 2
+"""… so many."""
 MEMORY_STEP = 256 << 20
 LENT_STEP = 1 << 20
 
@@ -37,7 +41,7 @@ class Local:
     pace: Pace = UNKNOWN
     capabilities: tuple[str, ...] = ()
     codec_certificates: tuple[bytes, ...] = ()
-    """SHA-256 of sealed certificates that this node measured."""
+    """SHA-256 of sealed certificates that this node measured, the most useful first."""
 
 
 @dataclass
@@ -71,6 +75,11 @@ class Announcer:
         self._sequence += 1
         self._said, self._said_at = msgspec.structs.replace(fresh, sequence=self._sequence), now
         return self._said
+
+    def _named(self) -> int:
+        """How many certificates one announcement names: in a large mesh fewer, for its traffic is bounded."""
+        share = CERTIFICATES_OF_ALL // max(1, self.members())
+        return max(CERTIFICATES_LEAST, min(share, limits.CODEC_CERTIFICATES))
 
     def restart(self, incarnation: int) -> None:
         """Others think that this node is dead, or it slept: contradict with a new incarnation."""
@@ -107,7 +116,7 @@ class Announcer:
             weights_per_second=int(_two_digits(local.pace.decode)),
             prefill_per_second=int(_two_digits(local.pace.prefill)),
             calibrated=local.pace.source == "calibrated",
-            codec_certificates=local.codec_certificates[: limits.CODEC_CERTIFICATES],
+            codec_certificates=local.codec_certificates[: self._named()],
         )
 
 
@@ -125,7 +134,7 @@ def _figures(said: Announcement) -> object:
         said.weights_per_second,
         said.prefill_per_second,
         said.calibrated,
-        said.codec_certificates,
+        frozenset(said.codec_certificates),
         said.models,
         {trip.peer for trip in said.round_trips},
     )
