@@ -44,8 +44,10 @@ def measurement_lines(
         _fact("measured", f"{when} by {_signer(row, snapshot)}"),
         _fact("sha256", f"{one_line(row.artifact, 64)[:16]}…"),
     ]
-    if not row.own:
-        lines.append(line(Span("! Only what this node measured decides here: measure it with m.", "warn")))
+    if row.same_owner:
+        lines.append(line(Span("It decides here too: that is a node of your owner.", "ok")))
+    elif not row.own:
+        lines.append(line(Span("! Not trusted here, so it decides nothing: measure it with m.", "warn")))
     lines += [
         line(""),
         line(Span("Noise floor", "strong"), muted(f": {row.noise:.0e} at the cut, {row.floor_seeds} seeds")),

@@ -75,7 +75,11 @@ class MeasuredRow(msgspec.Struct, frozen=True, kw_only=True):
     signer: str
     """Id of the node that measured, hexadecimal."""
     own: bool
-    """Measured by this node: only those decide which codec is used here."""
+    """Measured by this node."""
+    same_owner: bool = False
+    """Measured by another node of this node's owner. Only these and its own decide what is used here."""
+    measured_by: str = ""
+    """In words: this node, or who else and whether that counts here. Cleaned."""
     at: float
     """By the signer's clock, seconds since the epoch."""
     meshllm: str
@@ -92,7 +96,7 @@ class Certificates(msgspec.Struct, frozen=True, kw_only=True):
     measured: tuple[MeasuredRow, ...]
     """The newest first, at most MEASURED_SHOWN."""
     left_out: int
-    """Measurements that are on this disk and not in the answer."""
+    """Measurements that are on this disk and not in the answer, those of others among them."""
     reviewed: tuple[ReviewedRow, ...]
     folder: str
     """Where the signed records are."""

@@ -33,6 +33,8 @@ class Ruling:
     words: str
     """A sentence for whoever asked; shown wherever the plan is shown."""
     basis: Literal["construction", "measured", "reviewed", "nothing", "override"]
+    signer: NodeId | None = None
+    """Who measured, where that decided."""
 
 
 def allowed(
@@ -135,4 +137,4 @@ def _by_measurement(measured: tuple[Verdict, Certified]) -> Ruling:
         f"(node {short(record.signer)})."
     )
     fits = verdict in (Verdict.EXACT, Verdict.VALIDATED)
-    return Ruling(codec, verdict, fits, words if fits else f"{words} {_HINT}", "measured")
+    return Ruling(codec, verdict, fits, words if fits else f"{words} {_HINT}", "measured", record.signer)

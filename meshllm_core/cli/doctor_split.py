@@ -1,22 +1,25 @@
 """`meshllm doctor split MODEL`: which machine could take a stage, and what a split of the model would be."""
 
+import contextlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from meshllm_core.api.schema_certify import Certificates
 from meshllm_core.cli import text
 from meshllm_core.cli.connect import ask
 from meshllm_core.cli.control import absolute
 from meshllm_core.cli.options import AsJson, Console
 from meshllm_core.cli.output import Tone, clean, emit, emit_json, paint, table
 from meshllm_core.config import load_settings
-from meshllm_core.errors import ExitCode, ModelNotFound
+from meshllm_core.errors import ExitCode, MeshError, ModelNotFound
 from meshllm_core.paths import Paths, default_paths
 from meshllm_core.state.snapshot import ModelView, NodeSnapshot
 
 if TYPE_CHECKING:
+    from meshllm_core.api.client import ManagementClient
     from meshllm_core.cli.doctor_machines import MachineRow
     from meshllm_core.cli.doctor_verdict import Verdict
 
@@ -43,7 +46,7 @@ def split(
 
     Exit code 7 when it cannot run on these machines, whole or split.
     """
-    snapshot = ask(lambda client: client.snapshot(), console=console)
+    snapshot = ask(_asked, console=console)
     verdict = _judged(model, snapshot, ctx_size, lanes)
     if as_json:
         emit_json(verdict)
@@ -51,6 +54,13 @@ def split(
         emit(render(verdict))
     if verdict.verdict == "impossible":
         raise typer.Exit(ExitCode.CHECK)
+
+
+async def _asked(client: "ManagementClient") -> NodeSnapshot:
+    """What the node knows, after it looked what others measured; without that the plan stands too."""
+    with contextlib.suppress(MeshError):
+        await client.ask("certificates", Certificates)
+    return await client.snapshot()
 
 
 def _judged(model: str, snapshot: NodeSnapshot, context: int, lanes: int) -> "Verdict":

@@ -13,7 +13,7 @@ from meshllm_core.ids import NodeId
 from meshllm_core.models.fit import EngineSettings
 from meshllm_core.models.resolve import ResolvedModel
 from meshllm_core.node.split_gate import Gate
-from meshllm_core.node.split_plan import CPU, Alone, SplitPlan, Wish, staged
+from meshllm_core.node.split_plan import CPU, Alone, Machine, SplitPlan, Wish, staged
 from meshllm_core.paths import Paths
 from meshllm_core.planner.memory import MemoryModel
 from meshllm_core.planner.plan import plan
@@ -77,7 +77,15 @@ def judge(
     """
     planned = read_model(str(path), paths)
     able = machines(found)
-    wish = _wish(planned, able[-1].node, settings, paths, context, lanes)
+    gate = _gate(planned, able, settings, paths)
+    wish = Wish(
+        planned=planned,
+        context=context or settings.ctx_size,
+        lanes=lanes or settings.lanes,
+        settings=EngineSettings(batch=settings.batch, kv_type=settings.kv_type),
+        idle=settings.prefix_slots,
+        wires=gate.wire if gate is not None else lossless,
+    )
     request = wish.request(able, links(found))
     checked = _with_room(request, planned, found)
     answer = plan(request)
@@ -100,19 +108,13 @@ def judge(
     return _split(answer, split, checked, asked)
 
 
-def _wish(
-    planned: PlannedModel, me: NodeId, settings: Settings, paths: Paths, context: int, lanes: int
-) -> Wish:
-    facts = planned.model.facts
+def _gate(planned: PlannedModel, able: tuple[Machine, ...], settings: Settings, paths: Paths) -> Gate | None:
+    """As a load would ask; None for a node that never was in a mesh."""
+    me, facts = able[-1].node, planned.model.facts
+    if me == NodeId(bytes(32)):
+        return None
     model = ResolvedModel(facts.model_id, str(facts.model_id), facts.files, facts, "")
-    return Wish(
-        planned=planned,
-        context=context or settings.ctx_size,
-        lanes=lanes or settings.lanes,
-        settings=EngineSettings(batch=settings.batch, kv_type=settings.kv_type),
-        idle=settings.prefix_slots,
-        wires=Gate(paths, model, settings.wire_dtype, CPU, me).wire if me != NodeId(bytes(32)) else lossless,
-    )
+    return Gate(paths, model, settings.wire_dtype, CPU, me, {one.node: one.name for one in able})
 
 
 def _with_room(

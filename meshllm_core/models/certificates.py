@@ -53,13 +53,17 @@ class CertificateStore:
 
     def load_signed(self) -> tuple[tuple[bytes, Certified], ...]:
         """The same, each with the bytes that were signed."""
+        return tuple((raw, record) for _, raw, record in self.load_files())
+
+    def load_files(self) -> tuple[tuple[Path, bytes, Certified], ...]:
+        """The same, each with its file."""
         with storing(self.folder):
             files = sorted(self.folder.glob(f"*{SUFFIX}"), key=lambda file: -file.stat().st_mtime)[:MOST]
             raws = [_read(file) for file in files]
         found = []
-        for raw in raws:
+        for file, raw in zip(files, raws, strict=True):
             try:
-                found.append((raw, open_certificate(raw)))
+                found.append((file, raw, open_certificate(raw)))
             except ProofInvalid:
                 continue
         return tuple(found)

@@ -1,6 +1,7 @@
 """Answers `plan` and `plan/models`: the planner over the live machines, asked as a load asks it."""
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -10,6 +11,7 @@ from meshllm_core.api.schema_plan import PlanAnswer, PlanArguments, PlanModels, 
 from meshllm_core.certify.record import backend_of
 from meshllm_core.errors import NodeError, Overloaded
 from meshllm_core.models.fit import EngineSettings
+from meshllm_core.node.believed import stamp_of
 from meshllm_core.node.plan_answer import Asked, Launching, answer_of
 from meshllm_core.node.plan_source import FoundModel, PlanSources
 from meshllm_core.node.split_gate import Gate
@@ -111,7 +113,9 @@ class PlanDesk:
             wires=self._wires(found, machines),
         )
         request = _supposed(wish.request(machines, links), asked)
-        is_loaded = any(found.planned.model.name == view.id or found.ref == view.ref for view in loaded)
+        # One that failed holds nothing: for want of memory, a split may be what it needs.
+        held = [view for view in loaded if view.status != "failed"]
+        is_loaded = any(found.planned.model.name == view.id or found.ref == view.ref for view in held)
         launching = Launching(found.ref, machines, is_loaded, settings.client)
         return answer_of(plan(request), Asked(asked, found, request), launching)
 
@@ -121,15 +125,13 @@ class PlanDesk:
             return lossless
         backend = backend_of(tuple(one.kind for one in machines if not one.excluded))
         paths, settings = self.parts.paths, self.parts.settings
-        folder = paths.certificates
-        newest = folder.stat().st_mtime_ns if folder.is_dir() else 0
         files = tuple((str(file), file.stat().st_mtime_ns) for file in found.resolved.files)
-        key = (files, settings.wire_dtype, backend, newest)
+        key = (files, settings.wire_dtype, backend, stamp_of(paths, time.time()))
         if key not in self._gates:
             while len(self._gates) >= WAITING:
                 del self._gates[next(iter(self._gates))]
-            me = machines[-1].node
-            self._gates[key] = Gate(paths, found.resolved, settings.wire_dtype, backend, me)
+            me, names = machines[-1].node, {one.node: one.name for one in machines}
+            self._gates[key] = Gate(paths, found.resolved, settings.wire_dtype, backend, me, names)
         return self._gates[key].wire
 
 

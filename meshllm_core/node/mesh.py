@@ -22,6 +22,7 @@ from meshllm_core.errors import (
 )
 from meshllm_core.ids import NodeId
 from meshllm_core.mesh.tasks import Tasks
+from meshllm_core.node.certificate_exchange import CertificateExchange
 from meshllm_core.node.lending import Lending
 from meshllm_core.node.mesh_calls import MeshCalls
 from meshllm_core.node.mesh_local import local_of
@@ -82,7 +83,8 @@ class NodeMesh:
     def __post_init__(self) -> None:
         self.lending = Lending(self.store, self.name, self.settings.client)
         limits = CallLimits(closed=self.lending.closed)
-        self._calls = MeshCalls(lambda: self.inference, self.desk, limits)
+        self.exchange = CertificateExchange(self.paths, self.store, self.session, lambda: self.inference.node)
+        self._calls = MeshCalls(lambda: self.inference, self.desk, limits, self.exchange.lookup)
 
     # Splits -----------------------------------------------------------------------------------------
 
@@ -121,6 +123,7 @@ class NodeMesh:
             kind=self._device_kind,
             node=lambda: self.inference.node,
             desk=self.desk(),
+            gather_certificates=self.exchange.gather,
         )
 
     def memory_lent(self) -> int:
@@ -181,6 +184,7 @@ class NodeMesh:
         self._starting.start(self._begin(), "mesh start")
         if not self.settings.client:
             self._tasks.start(self._keep_pace(), "pace")
+            self._tasks.start(self.exchange.keep(), "certificates")
 
     async def stop(self) -> None:
         """Says goodbye to the others. A join that was asked for at the start is given up."""
@@ -330,7 +334,10 @@ class NodeMesh:
             random=random.random,
             append=self.store.append,
             local=lambda: local_of(
-                self.store.snapshot, serves=not settings.client, memory_lent=self.memory_lent()
+                self.store.snapshot,
+                serves=not settings.client,
+                memory_lent=self.memory_lent(),
+                claims=self.exchange.claims,
             ),
             on_call=self._call_came,
             store=MeshStore(self.paths),

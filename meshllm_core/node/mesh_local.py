@@ -9,8 +9,14 @@ from meshllm_core.wire import limits
 from meshllm_core.wire.announcement import PAUSED, DeviceOffer, ModelOffer
 
 
-def local_of(snapshot: NodeSnapshot, *, serves: bool, memory_lent: int) -> Local:
-    """Memory, accelerators and, of a host that lends, the models that answer or soon will."""
+def local_of(
+    snapshot: NodeSnapshot, *, serves: bool, memory_lent: int, claims: tuple[bytes, ...] = ()
+) -> Local:
+    """Memory, accelerators and, of a host that lends, the models that answer or soon will.
+
+    `claims`: hashes of its certificates of codecs; a client gives files to nobody, so it names none.
+    """
+    claims = claims if serves else ()
     serves = serves and not snapshot.lending_paused
     devices = tuple(
         DeviceOffer(
@@ -35,6 +41,7 @@ def local_of(snapshot: NodeSnapshot, *, serves: bool, memory_lent: int) -> Local
         memory_lent=memory_lent if serves else 0,
         pace=pace_of(snapshot),
         capabilities=(PAUSED,) if snapshot.lending_paused else (),
+        codec_certificates=claims,
     )
 
 

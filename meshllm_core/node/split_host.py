@@ -60,6 +60,10 @@ class SplitMesh(Protocol):
     def machines(self) -> Sequence[Machine]:
         """Every member that is there, this node last."""
 
+    @property
+    def gather_certificates(self) -> Callable[[], Awaitable[None]]:
+        """Fetches what others measured of codecs. Raises nothing, and takes some seconds at most."""
+
     async def settled_links(self) -> dict[tuple[str, str], float]:
         """Round-trip times in ms by names, as far as anybody measured them."""
 
@@ -157,13 +161,15 @@ class SplitHost(ModelRow):
                 hint="`meshllm invite` here, `meshllm join` on another machine"
                 + ("." if self.patient else "; then load it again."),
             )
-        links = await self.mesh.settled_links()
+        gathering = self.mesh.gather_certificates() if self.wire_dtype != "f32" else asyncio.sleep(0)
+        links, _ = await asyncio.gather(self.mesh.settled_links(), gathering)
         machines = [
             replace(one, excluded=UNPROVED) if one.node in self._unproved else one
             for one in self.mesh.machines()
         ]
         kinds = tuple(one.kind for one in machines if not one.excluded)
-        gate = Gate(self.paths, model, self.wire_dtype, backend_of(kinds), self.mesh.me)
+        names = {one.node: one.name for one in machines}
+        gate = Gate(self.paths, model, self.wire_dtype, backend_of(kinds), self.mesh.me, names)
         wish = PlanWish(
             planned=model.planned,
             context=self.context_size,
@@ -176,7 +182,7 @@ class SplitHost(ModelRow):
         plan = await asyncio.to_thread(plan_split, wish, machines, links)
         if isinstance(plan, Alone):
             return plan, Wire("", "", "")
-        wire = gate.wire([stage.end for stage in plan.stages[:-1]])
+        wire = await asyncio.to_thread(gate.wire, [stage.end for stage in plan.stages[:-1]])
         if isinstance(wire, str):
             raise NodeError(wire, hint="Use `--wire-dtype f32`, or measure it: `meshllm certify`.")
         return plan, wire

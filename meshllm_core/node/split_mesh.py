@@ -1,7 +1,7 @@
 """The mesh as splits see it: who could take a stage, how far apart they are, and how to reach them."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,8 @@ class MeshOfSplits:
     """Of the device that stages here compute on."""
     node: Callable[[], NodeId]
     desk: StageDesk
+    gather_certificates: Callable[[], Awaitable[None]]
+    """Fetches what others measured of codecs."""
 
     @property
     def me(self) -> NodeId:

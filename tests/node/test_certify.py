@@ -41,7 +41,7 @@ class Desk:
 
     def listed(self) -> Certificates:
         """What is known, as the question answers."""
-        return list_certificates(CertificateStore(self.paths.certificates), self.store.snapshot.node)
+        return list_certificates(self.paths, self.store.snapshot.node, {})
 
     @property
     def view(self) -> CertificationView:
@@ -200,6 +200,9 @@ async def test_records_of_others_are_listed_as_such_and_names_are_found(tmp_path
         ]
         assert {(row.own, row.signer, row.name) for row in listed.measured} == {
             (False, NodeId(other.public).hex(), "owner/repo:Q4_K_M")
+        }
+        assert {(row.same_owner, row.measured_by) for row in listed.measured} == {
+            (False, f"measured by node {other.public.hex()[:10]} (not trusted here)")
         }
         assert {(one.family, one.q8) for one in listed.reviewed} >= {
             ("deepseek", "rejected"),

@@ -116,16 +116,23 @@ def test_the_evidence_has_the_floor_and_the_figures() -> None:
         "llama-cpp-python 0.3.36",
     ):
         assert words in text, words
-    assert "Only what this node measured" not in text
+    assert "Not trusted here" not in text
 
 
 def test_what_others_measured_is_said_to_decide_nothing_here() -> None:
     other = records_of(certificates())[0][1]
     text = plain(measurement_lines(other, fold(*joined(peer("attic")), snapshot=meshed()), NOW, 80))
     assert "by attic" in text
-    assert "Only what this node measured decides here" in text
+    assert "Not trusted here, so it decides nothing" in text
     unknown = Measurement((row("q8", "exact", 1e-6, own=False, signer="ab" * 32),))
     assert "by node ababababab" in plain(measurement_lines(unknown, None, NOW, 80))
+
+
+def test_what_a_node_of_the_same_owner_measured_is_said_to_decide() -> None:
+    known = Measurement((row("q8", "exact", 1e-6, own=False, same_owner=True, signer="ab" * 32),))
+    text = plain(measurement_lines(known, None, NOW, 80))
+    assert "a node of your owner" in text
+    assert "Not trusted here" not in text
 
 
 @pytest.mark.parametrize("width", [20, 35, 56, 200])
