@@ -37,6 +37,7 @@ TEXTUAL_FREE = (
     "rows",
     "session",
     "units",
+    "welcome_words",
 )
 
 PROGRAM = """
