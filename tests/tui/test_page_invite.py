@@ -20,11 +20,13 @@ from meshllm_tui.pages.invite import InvitePage
 from meshllm_tui.screens.ask import AskScreen
 from meshllm_tui.screens.invite_code import CodeScreen
 from meshllm_tui.screens.open_picture import PictureScreen
+from meshllm_tui.themes import THEMES
 from tests.tui.conftest import Screen, dashboard
 from tests.tui.mesh_samples import TOKEN, founded, invites, joining
 from tests.tui.samples import START, ScriptedClient, bare, fold
-from tests.tui.test_invite import USED, code_open, form, inviting, make, picture
+from tests.tui.test_invite import MADE, USED, code_open, form, inviting, make, picture
 from tests.tui.test_page_requests import by_palette
+from tests.tui.test_themes import faint
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
@@ -228,6 +230,31 @@ async def test_empty_forbidden_waiting_and_stale() -> None:
         await screen.until(lambda: screen.text.count("starting the node") >= 3)
         await screen.press("m")
         await screen.until(lambda: bool(screen.client.acted))
+
+
+@pytest.mark.parametrize("theme", [theme.name for theme in THEMES])
+async def test_every_word_of_the_page_stands_out(
+    theme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "photo.png").write_bytes(b"x")
+    (tmp_path / "folder").mkdir()
+    client = ScriptedClient(state=bare())
+    client.answers["invite"], client.effects["invite"] = MADE, (*founded(), invites(USED))
+    async with dashboard(client, theme=theme, size=(120, 40)) as screen:
+        await screen.press("J", "f4")
+        await screen.until(lambda: "photo.png" in screen.text)
+        assert faint(screen, screen.app.screen.query_one(".dialog").region) == []
+        await screen.press("down", "escape")
+        await screen.press("escape", "v")
+        assert faint(screen) == []
+        await screen.press("m")
+        await screen.until(lambda: "▄" in screen.text and "2 of 3" in screen.text)
+        assert faint(screen) == []
+        for pane in ("invites", "join"):
+            await screen.to(pane)
+            assert faint(screen) == []
+            await screen.press("escape")
 
 
 async def test_the_palette_finds_what_the_page_does() -> None:

@@ -86,7 +86,7 @@ async def test_every_word_that_is_drawn_stands_out(theme: str) -> None:
         assert faint(screen) == []
         await screen.press("5", "j", "j")
         assert faint(screen) == []
-        for key in ("l", "?", "ctrl+q", "v", "J", "P", "enter"):
+        for key in ("l", "?", "ctrl+q", "P", "enter"):
             await screen.press(key)
             assert faint(screen, screen.app.screen.query_one(".dialog").region) == []
             await screen.press("escape")

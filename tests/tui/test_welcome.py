@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from meshllm_core.api.schema_config import Config, ConfigRow
 from meshllm_core.errors import ConfigError, NodeError
@@ -12,9 +13,11 @@ from meshllm_tui.pages.invite import InvitePage
 from meshllm_tui.pages.mesh import MeshPage
 from meshllm_tui.screens.ask import AskScreen
 from meshllm_tui.screens.welcome import WelcomeScreen
+from meshllm_tui.themes import THEMES
 from tests.tui.conftest import Screen, dashboard
 from tests.tui.model_samples import catalog
 from tests.tui.samples import GIB, ScriptedClient, bare, fold, ready
+from tests.tui.test_themes import faint
 
 
 def row(key: str, text: str) -> ConfigRow:
@@ -199,6 +202,17 @@ async def test_memory_that_is_set_already_stays_unless_it_is_changed(tmp_path: P
         await screen.press("enter", "enter", "enter")
         await screen.until(lambda: "✓" in screen.text)
         assert screen.client.acted == [("configure", {"key": "node_name", "value": "workshop"})]
+
+
+@pytest.mark.parametrize("theme", [theme.name for theme in THEMES])
+async def test_every_word_stands_out(theme: str, tmp_path: Path) -> None:
+    async with dashboard(fresh(), theme=theme, welcome_marker=tmp_path / "seen") as screen:
+        shown = await asked(screen)
+        for key in ("enter", "enter", "down", "enter", "enter"):
+            assert faint(screen, shown.query_one(".dialog").region) == []
+            await screen.press(key)
+        await screen.until(lambda: "✓" in screen.text)
+        assert faint(screen, shown.query_one(".dialog").region) == []
 
 
 async def test_without_a_marker_nothing_is_asked() -> None:
