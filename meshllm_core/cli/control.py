@@ -17,6 +17,7 @@ from meshllm_core.cli.output import clean, emit, emit_json
 from meshllm_core.cli.split_text import where
 from meshllm_core.cli.status import progress
 from meshllm_core.errors import ConfigError, EngineError, ModelError, NodeError, NodeNotRunning
+from meshllm_core.models.refs import expanded
 from meshllm_core.paths import Paths, default_paths
 from meshllm_core.state.snapshot import ModelView, NodeSnapshot
 
@@ -156,10 +157,15 @@ def unload(model: LoadedModel, as_json: AsJson = False, console: Console = "") -
 
 def absolute(model: str) -> str:
     """A file's path as the node, which may run in another folder, would find it; other names as they are."""
-    looks_like_file = model.lower().endswith(".gguf") and "://" not in model
-    is_folder = model.startswith((".", "~")) and Path(model).expanduser().is_dir()
-    if is_folder or (looks_like_file and (model.startswith((".", "~", "/")) or Path(model).exists())):
-        return str(Path(model).expanduser().absolute())
+    from meshllm_core.models.package_manifest import MANIFEST_NAME
+
+    if "://" in model:
+        return model
+    path = expanded(model)
+    marked = model.startswith((".", "~", "/"))
+    is_folder = (path / MANIFEST_NAME).is_file() or (marked and path.is_dir())
+    if is_folder or (model.lower().endswith(".gguf") and (marked or path.exists())):
+        return str(path.absolute())
     return model
 
 

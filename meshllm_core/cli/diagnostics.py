@@ -1,9 +1,14 @@
 """The only writer to stderr, and the one place where an error becomes an exit code."""
 
+import errno
+import os
 import sys
 from collections.abc import Callable
 
-from meshllm_core.errors import ExitCode, MeshError
+from meshllm_core.errors import ConfigError, ExitCode, MeshError
+
+_THE_PATHS = (errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP, errno.EROFS)
+"""What the system says of a path that a person named, not of a fault in here."""
 
 
 def say(text: str) -> None:
@@ -63,3 +68,10 @@ def guarded(command: Callable[[], int]) -> int:
         # The reader of stdout has seen enough. What is still buffered must not raise again at exit.
         sys.stdout = None
         return ExitCode.OK
+    except OSError as error:
+        if error.errno not in _THE_PATHS or error.filename is None:
+            raise
+        from meshllm_core.cli.output import clean
+
+        path = clean(os.fsdecode(error.filename))
+        return report(ConfigError(f"{path} cannot be used: {error.strerror}.", hint="Check the path."))

@@ -69,7 +69,12 @@ def locate(
     parsed = parse_ref(ref, catalog={entry.id for entry in catalog()})
     match parsed:
         case FileRef(path):
-            return _local(ref, path)
+            try:
+                return _local(ref, path)
+            except OSError as error:
+                raise ModelNotFound(
+                    f"{path} cannot be read: {error.strerror}.", hint="Check that it is a file you may read."
+                ) from error
         case DefaultRef():
             return _local(ref, embedded_model())
         case HubRef():

@@ -102,7 +102,7 @@ def parse_ref(text: str, *, catalog: Collection[str] = ()) -> ModelRef:
             )
         return _hub(rest, text)
     if _looks_like_path(text):
-        return FileRef(Path(text).expanduser())
+        return FileRef(expanded(text))
     if text.lower() in catalog:
         return CatalogRef(text.lower())
     if "/" in text:
@@ -111,6 +111,17 @@ def parse_ref(text: str, *, catalog: Collection[str] = ()) -> ModelRef:
 
 
 _FORMS = "Give a .gguf file, owner/repo[:QUANT], a name from `meshllm models recommended`, auto or default."
+
+
+def expanded(text: str) -> Path:
+    """A path with the home folder in place of ~. Raises ModelNotFound where there is no such user."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        user = text.partition("/")[0]
+        raise ModelNotFound(
+            f"There is no home folder {user[:80]}.", hint="Write the path from / or from this folder."
+        ) from error
 
 
 def _looks_like_path(text: str) -> bool:

@@ -14,7 +14,7 @@ from meshllm_core.errors import ConfigError, ModelTooLarge
 from meshllm_core.ids import NodeId
 from meshllm_core.models.fit import EngineSettings
 from meshllm_core.planner.chunk import Chunks, StagePace, choose_chunks
-from meshllm_core.planner.lock import honour, read_lock
+from meshllm_core.planner.lock import MAX_LOCK_BYTES, honour, read_lock
 from meshllm_core.planner.memory import MemoryModel, StageMemory
 from meshllm_core.planner.network import Link, Network, PlanNode
 from meshllm_core.planner.plan import plan
@@ -168,12 +168,7 @@ def staged(answer: Plan, request: PlanRequest, machines: Sequence[Machine]) -> S
 def _locked(
     file: Path, request: PlanRequest, machines: dict[str, Machine], coordinator: Machine
 ) -> SplitPlan:
-    try:
-        lock = read_lock(file.read_bytes(), str(file))
-    except OSError as error:
-        raise ConfigError(
-            f"The topology lock {file} cannot be read: {error.strerror}.", hint="Check the path."
-        ) from error
+    lock = read_lock(_lock_bytes(file), str(file))
     names = {machine.node.hex(): name for name, machine in machines.items()}
     named = tuple(
         msgspec.structs.replace(stage, node=names.get(stage.node.lower(), stage.node))
@@ -194,6 +189,20 @@ def _locked(
     return SplitPlan(
         _with_trips(stages, _trips(request)), candidate, sentence, candidate.reasons, request.target_ms
     )
+
+
+def _lock_bytes(file: Path) -> bytes:
+    """A lock's file, of which no more is read than a lock may hold. Raises ConfigError."""
+    try:
+        # A pipe would wait for a writer, and a device never ends.
+        if file.exists() and not file.is_file():
+            raise ConfigError(f"The topology lock {file} is not a file.", hint="Check the path.")
+        with file.open("rb") as stream:
+            return stream.read(MAX_LOCK_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(
+            f"The topology lock {file} cannot be read: {error.strerror}.", hint="Check the path."
+        ) from error
 
 
 def _trips(request: PlanRequest) -> dict[tuple[str, str], float]:
@@ -228,9 +237,12 @@ def chunks_of(plan: SplitPlan, planned: PlannedModel, row: int, batch: int) -> C
 
 def too_large(refusal: Refusal) -> ModelTooLarge:
     """The planner's no as an error."""
-    missing = " ".join(refusal.missing)
-    excluded = " ".join(f"{one.node}: {one.reason}." for one in refusal.excluded[:6])
-    return ModelTooLarge(f"{missing} {excluded}".strip(), hint=" ".join(refusal.would_fit))
+    left_out = [f"{one.node} takes no part: {one.reason}" for one in refusal.excluded[:6]]
+    if len(refusal.excluded) > 6:
+        left_out.append(f"{len(refusal.excluded) - 6} more take no part")
+    why = "; ".join([*refusal.missing, *left_out])
+    hint = f"What would do: {'; '.join(refusal.would_fit)}." if refusal.would_fit else ""
+    return ModelTooLarge(f"{why}.", hint=hint)
 
 
 def _sentence(answer: Plan, candidate: Candidate, stages: Sequence[StagePlan]) -> str:

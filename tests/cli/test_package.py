@@ -126,6 +126,17 @@ def test_certificates_go_along_and_show_says_whose_they_are(
     }
 
 
+@pytest.mark.parametrize("name", ["päck", "my packages/one", "a/b"])
+def test_a_folder_is_found_by_its_name_from_here(
+    meshllm: Run, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert meshllm("package", "build", str(model), "--out", name, "--no-probes").code == 0
+    for command in (("verify", name), ("show", name), ("fetch", name, "--layers", "0:1")):
+        done = meshllm("package", *command)
+        assert done.code == 0, done.err
+
+
 @pytest.mark.parametrize("layers", ["", "3", "a:b", "2:99", "3:2", "-1:2", "1:2:3", "٣:٤"])
 def test_ranges_that_are_none(meshllm: Run, folder: Path, layers: str) -> None:
     for command in ("fetch", "show"):
