@@ -49,9 +49,9 @@ class PlanSources:
     def find(self, ref: str, loaded: tuple[ModelView, ...]) -> FoundModel:
         """The model, whose facts are read but for what is in none of its files. Raises ModelError."""
         view = next((view for view in loaded if ref in (view.id, view.ref)), None)
+        source: Source = "disk" if view is None or view.status == "failed" else "loaded"
         if view is not None and view.path and Path(view.path).is_file():
-            return self._of_file(Path(view.path), view.ref, "loaded")
-        source: Source = "disk" if view is None else "loaded"
+            return self._of_file(Path(view.path), view.ref, source)
         if view is not None:
             ref = view.ref  # A split has no single file of its own here; what it was made from is.
         entry = _entry(ref)
@@ -98,7 +98,7 @@ class PlanSources:
                 yield PlanModel(
                     name=view.id,
                     ref=view.id,
-                    source="loaded",
+                    source="disk" if view.status == "failed" else "loaded",
                     bytes=view.file_bytes,
                     parameters=max(0, view.parameters),
                 )

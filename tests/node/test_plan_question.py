@@ -61,6 +61,22 @@ def test_a_split_is_planned_over_the_live_machines_as_a_load_would_lay_it(
     anna.wait(lambda s: not s["models"])
 
 
+def test_a_model_that_failed_for_want_of_memory_can_be_split_from_the_plan(
+    pair: tuple[RunningNode, RunningNode],
+) -> None:
+    anna, _ = pair
+    anna.act("load", model=str(require_default_model()))
+    anna.wait(lambda s: any(m["status"] == "failed" for m in s["models"]))
+    found = plan(anna)
+    assert found["source"] == "disk"
+    assert found["candidates"][0]["launch"] == "split", found["candidates"][0]
+    anna.act("load", model=found["ref"], split=True)
+    anna.wait(lambda s: any(m["status"] == "ready" and m["split"] for m in s["models"]))
+    assert len(anna.snapshot()["models"]) == 1
+    anna.act("unload", model=NAME)
+    anna.wait(lambda s: not s["models"])
+
+
 def test_what_is_supposed_changes_the_estimate(pair: tuple[RunningNode, RunningNode]) -> None:
     anna, _ = pair
     near, far = plan(anna, hop_ms=1), plan(anna, hop_ms=40, target_ms=50)
