@@ -32,16 +32,7 @@ def reduce(snapshot: NodeSnapshot, event: ev.AnyEvent) -> NodeSnapshot:
 def _fold(snapshot: NodeSnapshot, event: ev.AnyEvent) -> NodeSnapshot:
     match event:
         case ev.NodeStarted():
-            return replace(
-                snapshot,
-                node_state="standby",
-                name=event.name,
-                version=event.version,
-                pid=event.pid,
-                started_at=event.at,
-                api_url=event.api_url,
-                console_url=event.console_url,
-            )
+            return _started(snapshot, event)
         case ev.NodeStopping():
             stopping = replace(snapshot, node_state="stopping")
             return _notice(stopping, event.at, "info", "node", f"stopping: {event.reason}")
@@ -93,6 +84,19 @@ def _fold(snapshot: NodeSnapshot, event: ev.AnyEvent) -> NodeSnapshot:
             return _notice(folded, event.at, *told) if told else folded
         case _:
             return _fold_mesh(snapshot, event)
+
+
+def _started(snapshot: NodeSnapshot, event: ev.NodeStarted) -> NodeSnapshot:
+    return replace(
+        snapshot,
+        node_state="standby",
+        name=event.name,
+        version=event.version,
+        pid=event.pid,
+        started_at=event.at,
+        api_url=event.api_url,
+        console_url=event.console_url,
+    )
 
 
 def _fold_mesh(snapshot: NodeSnapshot, event: MeshEvent) -> NodeSnapshot:

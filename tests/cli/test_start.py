@@ -157,7 +157,7 @@ def test_a_taken_port_is_named_before_anything_starts(paths: Paths, monkeypatch:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(PortTaken, match=str(port)) as caught:
-            dashboard._start_and_show(paths, Settings(port=port), Preferences(), ())
+            dashboard._start_and_show(paths, Settings(port=port), Preferences(), (), first_run=False)
     assert "--port" in caught.value.hint
     assert started == []
 

@@ -1,6 +1,7 @@
 """Measuring codecs over the API of a real node: begun, seen in the snapshot, refused twice, ended."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,8 @@ async def test_a_measurement_from_outside(tmp_path: Path) -> None:
             known = await client.ask("certificates", Certificates)
             assert (known.measured, known.left_out) == ((), 0)
             assert len(known.reviewed) > 90
-            for wrong in ({"cuts": [0]}, {"codecs": ["f32"]}, {"cuts": []}):
+            wrongs: list[dict[str, Any]] = [{"cuts": [0]}, {"codecs": ["f32"]}, {"cuts": []}]
+            for wrong in wrongs:
                 with pytest.raises(InvalidRequest):
                     await client.act("certify", model="default", **wrong)
             with pytest.raises(MeshError, match="30 layers"):
