@@ -9,6 +9,7 @@ from textual.color import Color
 from textual.geometry import Region
 
 from meshllm_core.api.client import ChatDelta
+from meshllm_tui.actions.pages import PAGES
 from meshllm_tui.themes import THEMES
 from tests.tui.conftest import Screen, dashboard
 from tests.tui.mesh_samples import meshed
@@ -79,12 +80,18 @@ async def test_every_word_that_is_drawn_stands_out(theme: str) -> None:
     )
     async with dashboard(client, theme=theme) as screen:
         assert faint(screen) == []
-        await screen.press("3", "x", "enter")
+        await screen.press("7")
+        await screen.until(lambda: screen.app.page.NAME == "chat")
+        await screen.press("x", "enter")
         await screen.until(lambda: "● done" in screen.text)
         assert faint(screen) == []
-        await screen.press("escape", "t", "2")
-        assert faint(screen) == []
-        await screen.press("5", "j", "j")
+        await screen.press("escape", "t")
+        for page in (*PAGES[1:], PAGES[0]):
+            await screen.app.open(page.name)
+            await screen.pilot.pause()
+            assert faint(screen) == [], page.name
+        await screen.to("mesh")
+        await screen.press("j", "j")
         assert faint(screen) == []
         for key in ("l", "?", "ctrl+q", "P", "enter"):
             await screen.press(key)
@@ -104,8 +111,6 @@ async def test_without_colour_nothing_is_coloured_and_the_focus_shows(
         assert {segment.style.color for segment in segments if segment.style} <= {default, None}
         assert {segment.style.bgcolor for segment in segments if segment.style} <= {default, None}
         rows = [segment for segment in segments if segment.style and "option" in segment.style.meta]
-        chosen = next(segment for segment in rows if "SmolLM2" in segment.text)
-        assert chosen.style is not None
-        assert chosen.style.reverse
+        assert any("SmolLM2" in row.text and row.style and row.style.reverse for row in rows)
         assert "┏━ Models" in screen.text
         assert "╭─ Node" in screen.text
