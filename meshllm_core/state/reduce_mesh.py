@@ -93,6 +93,10 @@ def _mesh(snapshot: NodeSnapshot, **changes: Any) -> NodeSnapshot:
 
 
 def _peer(snapshot: NodeSnapshot, row: ev.PeerRow) -> NodeSnapshot:
+    for place, other in enumerate(snapshot.peers):
+        if other.node == row.node and other.name == row.name:
+            # Its place is by its name; most of what is heard of members are figures.
+            return replace(snapshot, peers=(*snapshot.peers[:place], row, *snapshot.peers[place + 1 :]))
     rows = [other for other in snapshot.peers if other.node != row.node]
     if len(rows) >= PEERS_SHOWN:
         return snapshot
