@@ -96,7 +96,7 @@ class EngineProcess:
         self._boxes: dict[RequestId, Mailbox] = {}
         self._calls: dict[int, asyncio.Future[Answer]] = {}
         self._numbers = itertools.count(1)
-        self._closing = False
+        self._closing, self._why = False, f"The engine of {name} was stopped: its model was unloaded."
         self._heard = time.monotonic()
         self._tasks: list[asyncio.Task[None]] = []
         self._load_failure: LoadFailed | None = None
@@ -183,14 +183,13 @@ class EngineProcess:
         self._fail_all(self._stopped())
 
     def _stopped(self) -> EngineExited:
-        return EngineExited(f"The engine of {self.name} was stopped: its model was unloaded.", reason="exit")
+        return EngineExited(self._why, reason="exit")
 
     async def _watch(self, loaded: "asyncio.Future[ModelFacts]") -> None:
         code = await self.process.wait()
         # What the child wrote before it ended is read to the end first.
         await asyncio.wait({self._tasks[0]}, timeout=STOP_SECONDS)
-        error = self._stopped() if self._closing else self._exit_error(code)
-        self._fail_all(error)
+        self._fail_all(error := self._stopped() if self._closing else self._exit_error(code))
         if not loaded.done():
             loaded.set_exception(self._load_error() or error)
         elif not self._closing and not self.exited.done():
@@ -308,7 +307,8 @@ class EngineProcess:
         self._units.send(data)
 
     def break_chain(self, message: str) -> None:
-        """Tells the driver that nothing more will come."""
+        """Tells the driver that nothing more will come; `close` then says so too."""
+        self._why = message
         if not self._writer.is_closing():
             self._writer.write(encode(ChainBroken(message=message)))
 

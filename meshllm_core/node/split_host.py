@@ -41,6 +41,8 @@ ANSWER_SECONDS = 120.0
 """So long the first token of a new chain may take."""
 MACHINES_SECONDS = 1.0
 """So often those who wait for machines look again, and …"""
+NEWS_SECONDS = 5.0
+"""So long who does not wait for machines gives them to say what is free again."""
 LENT_STEP = 64 << 20
 """… what counts as a difference in what one lends, in bytes."""
 UNPROVED = "its layers did not reproduce the model's golden probe"
@@ -90,6 +92,7 @@ class SplitHost(ModelRow):
     _unproved: set[NodeId] = field(default_factory=set)
     """Machines that get no stage of it any more."""
     _said: str = ""
+    _news_until: float = 0.0
 
     async def run(self) -> None:
         """Until the model is unloaded or given up. Errors end as ModelFailed, never as an exception."""
@@ -113,9 +116,10 @@ class SplitHost(ModelRow):
         try:
             plan, wire = await self._planned(model)
         except (ModelTooLarge, NotInMesh) as error:
-            if not self.patient:
+            if self.patient:
+                await self._more_machines(error)
+            elif not await self._news():
                 raise
-            await self._more_machines(error)
             return ""
         if isinstance(plan, Alone):
             return self._alone(plan, model)
@@ -198,6 +202,21 @@ class SplitHost(ModelRow):
             await asyncio.sleep(MACHINES_SECONDS)
             if self._crowd() != before:
                 return
+
+    async def _news(self) -> bool:
+        """Whether another machine says within a moment that it lends more or less than now.
+
+        What a model that was just unloaded gives back there is known here with the next announcement.
+        """
+        if len(self.mesh.machines()) < 2 or self.topology_lock:
+            return False
+        self._news_until = self._news_until or time.monotonic() + NEWS_SECONDS
+        before = [(one.node, one.lent, one.excluded) for one in self.mesh.machines()]
+        while not self.closing and time.monotonic() < self._news_until:
+            await asyncio.sleep(NEWS_SECONDS / 20)
+            if [(one.node, one.lent, one.excluded) for one in self.mesh.machines()] != before:
+                return True
+        return self.closing
 
     def _crowd(self) -> list[tuple[NodeId, int, str]]:
         return [(one.node, one.lent // LENT_STEP, one.excluded) for one in self.mesh.machines()]

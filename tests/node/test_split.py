@@ -133,6 +133,32 @@ def test_a_stage_that_dies_ends_its_answers_and_the_model_is_spread_anew(tmp_pat
         assert again["split"]["run"] != row["split"]["run"]
 
 
+def test_an_answer_that_a_lost_machine_ends_says_so(tmp_path: Path) -> None:
+    with mesh(tmp_path, "Anna", "Bert") as (anna, bert):
+        anna.act("load", model=str(require_default_model()), split=True)
+        assert _settled(anna)["status"] == "ready"
+        body = {"model": NAME, "prompt": PROMPT, "max_tokens": 900, "temperature": 0, "ignore_eos": True}
+        with httpx.stream(
+            "POST", f"{anna.api}/v1/completions", json=body | {"stream": True}, timeout=60
+        ) as got:
+            lines = (line for line in got.iter_lines() if line)
+            assert '"text"' in next(lines)
+            bert.process.send_signal(signal.SIGKILL)
+            last = [line for line in lines if '"error"' in line]
+        assert len(last) == 1, last
+        assert "unloaded" not in last[0] and "Bert" in last[0]
+
+
+def test_what_was_unloaded_may_be_loaded_again_at_once(tmp_path: Path) -> None:
+    with mesh(tmp_path, "Anna", "Bert") as (anna, _):
+        for _ in range(3):
+            anna.act("load", model=str(require_default_model()), split=True)
+            row = _settled(anna)
+            assert row["status"] == "ready", row
+            anna.act("unload", model=NAME)
+            anna.wait(lambda s: _row(s)["status"] == "none", 20)
+
+
 def test_a_split_without_its_other_machine_is_not_ready_says_whom_it_lost_and_comes_back(
     tmp_path: Path, whole: str
 ) -> None:
