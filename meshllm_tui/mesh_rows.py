@@ -26,6 +26,9 @@ from meshllm_tui.units import UNKNOWN, duration, number, sizes
 
 TABLE_WIDTH = 96
 """Cells from which a member is one line of a table; below, it is two lines."""
+MEMBERS_LISTED = 512
+"""Members that the table has rows for, those that are there before those that are gone; how many there are is
+said. More cannot be gone through by keys, and would make each key wait."""
 TREND_WIDTH = 124
 """Cells from which the table has the latest round trips as bars."""
 OWN = "self"
@@ -73,7 +76,7 @@ def empty_mesh(view: NodeView) -> tuple[Line, ...]:
         line(Span("How a second machine comes in", "strong")),
         _step("v", "makes an invite here, as text and as QR code"),
         _step("", "there: ", Span("meshllm join TOKEN", "strong"), muted(", or a picture of the code")),
-        _step("", "both then answer at one address, and share models too large for one"),
+        _step("", "both then answer at one address, and can share a large model"),
     )
 
 
@@ -108,7 +111,7 @@ class MemberRows:
         self._made: dict[str, tuple[PeerRow, tuple[object, ...], tuple[Line, ...]]] = {}
 
     def rows(self, view: NodeView, width: int) -> tuple[list[str], list[tuple[Line, ...]]]:
-        """Keys and lines of all members, this node first. Needs a snapshot with a mesh."""
+        """Keys and lines of the members, this node first. Needs a snapshot with a mesh."""
         snapshot = view.snapshot
         assert snapshot is not None
         assert snapshot.mesh is not None
@@ -116,7 +119,7 @@ class MemberRows:
         names[snapshot.name] += 1
         blocked = frozenset(snapshot.mesh.blocked)
         fresh: dict[str, tuple[PeerRow, tuple[object, ...], tuple[Line, ...]]] = {}
-        for row in sorted_peers(snapshot):
+        for row in sorted_peers(snapshot)[:MEMBERS_LISTED]:
             gone = int(view.wall // _MINUTE) if row.status in ("down", "left") else 0
             barred = row.node in blocked
             context = (width, names[row.name] > 1, snapshot.version, gone, barred)

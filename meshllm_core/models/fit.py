@@ -88,7 +88,7 @@ class Fit:
         """The terms in a sentence."""
         return (
             f"needs {show_bytes(self.needed_bytes)}: {show_bytes(self.tensor_bytes)} weights + "
-            f"{show_bytes(self.kv_bytes)} KV cache ({self.context} tokens × {self.lanes} lanes) + "
+            f"{show_bytes(self.kv_bytes)} KV cache ({self.context} tokens × {_lanes(self.lanes)}) + "
             f"{show_bytes(self.compute_bytes)} compute buffer + {show_bytes(self.reserve_bytes)} reserve; "
             f"{show_bytes(self.available_bytes)} are available"
         )
@@ -302,6 +302,10 @@ def _context_note(facts: GgufFacts, requested: int, context: int) -> str:
     return ""
 
 
+def _lanes(count: int) -> str:
+    return "1 lane" if count == 1 else f"{count} lanes"
+
+
 def _too_large(room: _Room, fit: Fit) -> ModelTooLarge:
     ways = []
     if fit.largest_context:
@@ -310,6 +314,7 @@ def _too_large(room: _Room, fit: Fit) -> ModelTooLarge:
     if lanes:
         ways.append(f"--lanes {lanes} fits")
     ways.append("a smaller quantization or a smaller model needs less")
+    ways.append("several machines can share it: `meshllm plan`, or 4 in the dashboard")
     short = show_bytes(fit.needed_bytes - fit.available_bytes)
     hint = "; ".join(ways)
     return ModelTooLarge(

@@ -1,5 +1,6 @@
 """Every key, made from the registry of actions."""
 
+import textwrap
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -16,6 +17,8 @@ from meshllm_tui.widgets.styled import content
 
 _KEYS_WIDTH = 20
 """Cells of the column of keys."""
+_TEXT_WIDTH = 54
+"""Cells of the column of texts, where the dialog is as wide as it gets."""
 
 
 def help_lines(key_map: Mapping[str, str], page: str) -> tuple[Line, ...]:
@@ -23,7 +26,10 @@ def help_lines(key_map: Mapping[str, str], page: str) -> tuple[Line, ...]:
     lines: list[Line] = []
     for title, rows in help_rows(key_map, page):
         lines += [line(Span(title, "strong"))]
-        lines += [line("  ", Span(keys.ljust(_KEYS_WIDTH), "accent"), text) for keys, text in rows]
+        for keys, text in rows:
+            first, *more = textwrap.wrap(text, _TEXT_WIDTH) or [""]
+            lines += [line("  ", Span(keys.ljust(_KEYS_WIDTH), "accent"), first)]
+            lines += [line(" " * (_KEYS_WIDTH + 2), rest) for rest in more]
         lines += [line("")]
     return tuple(lines[:-1])
 

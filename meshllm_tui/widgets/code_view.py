@@ -24,4 +24,4 @@ async def save_code(teller: DOMNode, made: InviteAnswer) -> None:
         reason = error.strerror or type(error).__name__
         teller.app.notify(f"The picture was not saved: {reason}.", severity="error", markup=False)
     else:
-        teller.app.notify(f"Saved {path}. Whoever sees it can join.", markup=False)
+        teller.app.notify(f"Saved ~/{path.name}. Whoever sees it can join.", markup=False)
