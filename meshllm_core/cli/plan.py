@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from meshllm_core.cli.diagnostics import say
 from meshllm_core.cli.options import AsJson
-from meshllm_core.cli.output import emit, emit_json
+from meshllm_core.cli.output import clean, emit, emit_json
 from meshllm_core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -219,3 +220,6 @@ def _write(path: Path, request: "PlanRequest", found: "Plan") -> None:
             hint="Choose another place.",
             param="--write-lock",
         ) from error
+    if len(found.chosen.stages) > 1:
+        last = found.chosen.stages[-1].node
+        say(clean(f"The machine that is asked computes the last stage: load it on {last}."))

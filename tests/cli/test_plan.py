@@ -195,7 +195,9 @@ def test_a_lock_is_written_honoured_and_compared(meshllm: Run, homes: str, tmp_p
 
 def test_a_lock_for_another_description_is_refused(meshllm: Run, homes: str, tmp_path: Path) -> None:
     lock = tmp_path / "lock.json"
-    meshllm("plan", *LARGE, "--nodes", homes, "--write-lock", str(lock))
+    written = meshllm("plan", *LARGE, "--nodes", homes, "--write-lock", str(lock))
+    last = json.loads(lock.read_text())["stages"][-1]["node"]
+    assert f"load it on {last}." in written.err
     other = meshllm("plan", *LARGE[:4], "133GB", "--nodes", homes, "--split-topology-lock", str(lock))
     assert other.code == ExitCode.USAGE
     assert "another file of Qwen3-235B-A22B" in other.err
