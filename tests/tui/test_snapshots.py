@@ -50,7 +50,7 @@ def test_empty(snap_compare: Compare) -> None:
 async def to_mesh(pilot: Pilot[Any]) -> None:
     """The mesh with the keyboard on its third row."""
     await settle(pilot)
-    await pilot.press("5", "j", "j")
+    await pilot.press("g", "a", "j", "j")
     await pilot.pause()
 
 
