@@ -11,6 +11,7 @@ from meshllm_core.errors import MeshError, NodeNotRunning, describe
 from meshllm_core.state.events import LoggedEvent, NoticeLevel
 from meshllm_core.state.reduce import reduce
 from meshllm_core.state.snapshot import NodeSnapshot, Notice
+from meshllm_tui.bounds import bounded, bounded_event
 from meshllm_tui.cleaning import clean
 from meshllm_tui.conversation import ChatClient
 from meshllm_tui.present import Link, NodeView
@@ -154,7 +155,7 @@ class Session:
                 self._adopt(await self._ask())
 
     async def _ask(self) -> NodeSnapshot:
-        return await asyncio.wait_for(self.client.snapshot(), ANSWER_SECONDS)
+        return bounded(await asyncio.wait_for(self.client.snapshot(), ANSWER_SECONDS))
 
     async def _take(self, logged: LoggedEvent) -> None:
         """Fold an event; a gap in the numbers means that something was missed, so ask anew."""
@@ -162,7 +163,7 @@ class Session:
         if current is None or logged.sequence > current.sequence + 1:
             self._adopt(await self._ask())
         elif logged.sequence == current.sequence + 1:
-            self._adopt(reduce(current, logged.event))
+            self._adopt(reduce(current, bounded_event(logged.event)))
         else:
             self._heard = self._clock()
 

@@ -14,12 +14,18 @@ class LogPane(RowList):
     def __init__(self) -> None:
         super().__init__("log", "Log")
         self._view = NodeView()
+        self._said: tuple[object, ...] | None = None
+        """The notices that are drawn."""
         self._following = True
         self._drawing = False
 
     def show(self, view: NodeView) -> None:
         """Draw `view`, if it says anything new."""
         self._view = view
+        said = (view.snapshot.notices, view.local) if view.snapshot else None
+        if said is not None and said == self._said:
+            return
+        self._said = said
         lines = log_lines(view)
         if not lines:
             empty = (line(muted("Nothing has been logged yet.")),)

@@ -15,7 +15,7 @@ from meshllm_core.state.snapshot import NodeSnapshot
 from meshllm_tui.keys import bindings_of
 from meshllm_tui.member_facts import fact_lines, member_facts, own_facts
 from meshllm_tui.mesh_drawing import is_drawable
-from meshllm_tui.mesh_rows import OWN, MemberRows, empty_mesh, header
+from meshllm_tui.mesh_rows import MEMBERS_LISTED, OWN, MemberRows, empty_mesh, header
 from meshllm_tui.mesh_words import mesh_name, waiting_words
 from meshllm_tui.present import Line, NodeView
 from meshllm_tui.units import count
@@ -155,7 +155,8 @@ class MeshPane(Vertical):
         words = Content(title)
         if self.border_title != words:
             self.border_title = words
-        under = Content(count(members, "member") if members else "")
+        most = f", {MEMBERS_LISTED} listed; `meshllm members` has all" if members > MEMBERS_LISTED + 1 else ""
+        under = Content(count(members, "member") + most if members else "")
         if self.border_subtitle != under:
             self.border_subtitle = under
         if names != self._header:
