@@ -48,7 +48,9 @@ def list_models(as_json: AsJson = False) -> None:
         return
     rows = []
     for m in found:
-        rows.append((m.id, m.ref, text.size(m.bytes_total), models_text.state(m), models_text.users(m)))
+        # Of a package whose layers came one by one nobody wants the rest: what counts is what is here.
+        held = m.bytes_here if m.kind == "layers" else m.bytes_total
+        rows.append((m.id, m.ref, text.size(held), models_text.state(m), models_text.users(m)))
         rows += models_text.stage_rows(m)
     if not rows:
         say("No models are here. `meshllm models recommended` lists what suits this machine.")

@@ -139,7 +139,7 @@ def refused(refusal: Refusal) -> ModelTooLarge:
     left_out = [f"{row.node} takes no part: {row.reason}" for row in refusal.excluded[:8]]
     if len(refusal.excluded) > 8:
         left_out.append(f"{len(refusal.excluded) - 8} more take no part")
-    why = "; ".join([*refusal.missing, *left_out])
+    why = "; ".join(each.rstrip(".") for each in (*refusal.missing, *left_out))
     return ModelTooLarge(
         clean(f"{refusal.model} does not run on these machines: {why}."),
         hint=clean(f"What would do: {'; '.join(refusal.would_fit)}."),

@@ -240,7 +240,7 @@ def too_large(refusal: Refusal) -> ModelTooLarge:
     left_out = [f"{one.node} takes no part: {one.reason}" for one in refusal.excluded[:6]]
     if len(refusal.excluded) > 6:
         left_out.append(f"{len(refusal.excluded) - 6} more take no part")
-    why = "; ".join([*refusal.missing, *left_out])
+    why = "; ".join(each.rstrip(".") for each in (*refusal.missing, *left_out))
     hint = f"What would do: {'; '.join(refusal.would_fit)}." if refusal.would_fit else ""
     return ModelTooLarge(f"{why}.", hint=hint)
 

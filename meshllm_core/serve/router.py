@@ -129,8 +129,9 @@ def not_ready(model: HostedModel) -> MeshError:
             hint="See `meshllm status`, then `meshllm load` it again.",
             retry_after=30,
         )
+    detail = model.detail.rstrip(".")
     return ModelNotReady(
-        f"The model {model.id} is still loading{': ' + model.detail if model.detail else ''}.",
+        f"The model {model.id} is still loading{': ' + detail if detail else ''}.",
         hint="Try again in a few seconds.",
     )
 

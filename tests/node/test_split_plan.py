@@ -22,11 +22,11 @@ def machine(number: int, name: str, lent: int, excluded: str = "") -> Machine:
     return Machine(NodeId(bytes([number]) * 32), name, 1 << 33, lent, excluded)
 
 
-def wish(lock: Path | None = None) -> Wish:
+def wish(lock: Path | None = None, dtype: str = "f32") -> Wish:
     file = require_default_model()
     planned = planned_model(inspect_model(file), open_source(local_files(file)))
     width = planned.model.row_width
-    return Wish(planned, 0, 4, EngineSettings(), 1, lambda cuts: choose_wire("f32", {}, width), lock)
+    return Wish(planned, 0, 4, EngineSettings(), 1, lambda cuts: choose_wire(dtype, {}, width), lock)
 
 
 def _endless(folder: Path) -> Path:
@@ -69,3 +69,10 @@ def test_too_little_memory_is_said_in_whole_sentences() -> None:
     assert caught.value.message.startswith("alone it needs")
     assert "; Cora takes no part: it lends nothing" in caught.value.message
     assert caught.value.message.endswith(".") and caught.value.hint.startswith("What would do: ")
+
+
+def test_a_format_that_nobody_measured_ends_in_one_full_stop() -> None:
+    machines = [machine(1, "Bert", 120 << 20), machine(2, "Anna", 120 << 20)]
+    with pytest.raises(ModelTooLarge, match="q8 was not measured") as caught:
+        plan_split(wish(dtype="q8"), machines, {("Anna", "Bert"): 1.0})
+    assert caught.value.message.endswith(".") and ".." not in caught.value.message

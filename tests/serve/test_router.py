@@ -33,7 +33,7 @@ def test_auto_takes_the_largest_that_is_ready() -> None:
 
 
 def test_auto_without_a_ready_model() -> None:
-    with pytest.raises(ModelNotReady, match=r"slow is still loading: 40 % read"):
+    with pytest.raises(ModelNotReady, match=r"slow is still loading: 40 % read\."):
         choose(hosted(FAILED, LOADING), "auto")
     with pytest.raises(ModelNotReady, match=r"broken failed: out of memory"):
         choose(hosted(FAILED), "auto")
@@ -71,3 +71,11 @@ def test_a_model_that_is_not_ready_says_why_and_when() -> None:
     with pytest.raises(ModelNotReady, match="still loading") as loading:
         choose(hosted(LOADING), "slow")
     assert failed.value.retry_after > loading.value.retry_after
+
+
+@pytest.mark.parametrize("detail", ["it waits for machines", "it waits for machines.", "join first.."])
+def test_what_it_waits_for_ends_in_one_full_stop(detail: str) -> None:
+    waiting = HostedModel(ModelId("slow"), 0, "loading", detail=detail)
+    with pytest.raises(ModelNotReady, match=r"[a-z]\.$") as caught:
+        choose(hosted(waiting), "slow")
+    assert ".." not in caught.value.message
