@@ -73,6 +73,6 @@ def test_too_little_memory_is_said_in_whole_sentences() -> None:
 
 def test_a_format_that_nobody_measured_ends_in_one_full_stop() -> None:
     machines = [machine(1, "Bert", 120 << 20), machine(2, "Anna", 120 << 20)]
-    with pytest.raises(ModelTooLarge, match="q8 was not measured") as caught:
+    with pytest.raises(ModelTooLarge, match="q8 has not been tested") as caught:
         plan_split(wish(dtype="q8"), machines, {("Anna", "Bert"): 1.0})
     assert caught.value.message.endswith(".") and ".." not in caught.value.message
