@@ -237,7 +237,7 @@ def chunks_of(plan: SplitPlan, planned: PlannedModel, row: int, batch: int) -> C
 
 def too_large(refusal: Refusal) -> ModelTooLarge:
     """The planner's no as an error."""
-    left_out = [f"{one.node} takes no part: {one.reason}" for one in refusal.excluded[:6]]
+    left_out = [f"{one.node}: {one.reason}" for one in refusal.excluded[:6]]
     if len(refusal.excluded) > 6:
         left_out.append(f"{len(refusal.excluded) - 6} more take no part")
     why = "; ".join(each.rstrip(".") for each in (*refusal.missing, *left_out))
