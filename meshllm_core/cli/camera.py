@@ -13,9 +13,7 @@ SECONDS = 60.0
 """So long the code may take to come before the camera."""
 
 
-def read_token_from_camera(
-    source: int | str = 0, stop: Callable[[], bool] = lambda: False
-) -> str:
+def read_token_from_camera(source: int | str = 0, stop: Callable[[], bool] = lambda: False) -> str:
     """The text of the first invite's QR code that the camera sees; `source` is its number, or a film's path.
 
     Raises ConfigError without OpenCV or a camera, TokenInvalid when no invite was seen in time, or before

@@ -67,9 +67,7 @@ def library(*models: LibraryModel) -> Library:
         kept("Llama-3.3-70B-layers", kind="layers", complete=False, fit=SPLIT, bytes_here=9 * GIB),
         kept("Phi-4-mini-Q6_K", used_by=(4242,)),
     )
-    return Library(
-        folder="~/.cache/meshllm/models", disk_free=88 * GIB, bytes_here=21 * GIB, models=some
-    )
+    return Library(folder="~/.cache/meshllm/models", disk_free=88 * GIB, bytes_here=21 * GIB, models=some)
 
 
 def entry(name: str, gib: float, mark: FitMark, **changes: Any) -> CatalogModel:
