@@ -138,9 +138,11 @@ class CandidatesPane(RowList):
 
     def __init__(self) -> None:
         super().__init__("candidates", "Candidates", divided=True)
+        self._said: tuple[Sequence[PlanCandidate], tuple[Line, ...], str] = ((), (), "")
 
     def say(self, candidates: Sequence[PlanCandidate], note: tuple[Line, ...], under: str) -> None:
         """Show the candidates, or a note where there are none; `under` stands in the border."""
+        self._said = (candidates, note, under)
         if self.border_subtitle != Content(under):
             self.border_subtitle = Content(under)
         if not candidates:
@@ -153,6 +155,11 @@ class CandidatesPane(RowList):
 
     def show(self, _: NodeView) -> None:
         """What it shows is the planner's answer."""
+
+    def on_resize(self, _: events.Resize) -> None:
+        """Fit the candidates to the new width."""
+        if self._said[0]:
+            self.say(*self._said)
 
     def watch_highlighted(self, highlighted: int | None) -> None:
         """Another one is looked at."""
