@@ -105,6 +105,7 @@ def main() -> None:
     os.environ["TZ"] = "UTC"
     time.tzset()
     folder = options.output.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
     if options.console:
         open_node = partial(open_client, options.console, options.api, options.token_file)
         write(folder, "dashboard", asyncio.run(live(open_node, options.question)))
