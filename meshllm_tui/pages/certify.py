@@ -10,7 +10,7 @@ from meshllm_tui.certify_words import Measurement
 from meshllm_tui.cleaning import fit
 from meshllm_tui.keys import bindings_of
 from meshllm_tui.messages import ActionDone
-from meshllm_tui.pages.page import MEDIUM, Page, Pane
+from meshllm_tui.pages.page import MEDIUM, KeyedPage
 from meshllm_tui.present import NodeView
 from meshllm_tui.screens.ask import AskScreen
 from meshllm_tui.screens.measure import MeasureScreen, Wish
@@ -19,7 +19,7 @@ from meshllm_tui.widgets.search_list import SearchList
 from meshllm_tui.widgets.text_pane import TextPane
 
 
-class CertifyPage(Page):
+class CertifyPage(KeyedPage):
     """Records left, evidence right, the measurement below."""
 
     NAME = "certify"
@@ -52,18 +52,6 @@ class CertifyPage(Page):
         """Ask at once."""
         super().on_mount()
         self._ask()
-
-    def pane(self, name: str) -> Pane:
-        """The page itself has the keys that work in all its panes."""
-        return self if name == self.NAME else super().pane(name)
-
-    def focus_main(self) -> None:
-        """Give the keyboard to the active pane."""
-        self.pane(self.active).focus_main()
-
-    def go(self, name: str) -> None:
-        """Give the keyboard to a pane."""
-        super().go(self.active if name == self.NAME else name)
 
     def show(self, view: NodeView) -> None:
         """Draw what is new; ask anew after a measurement, and when the node is back."""

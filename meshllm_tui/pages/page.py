@@ -161,3 +161,19 @@ class Page(Screen[None]):
         """A click on another page."""
         event.stop()
         self.dashboard.go(event.page)
+
+
+class KeyedPage(Page):
+    """A page that is itself the place of keys, which work in all its panes."""
+
+    def pane(self, name: str) -> Pane:
+        """A pane, or the page by its own name."""
+        return self if name == self.NAME else super().pane(name)
+
+    def focus_main(self) -> None:
+        """Give the keyboard to the active pane."""
+        self.pane(self.active).focus_main()
+
+    def go(self, name: str) -> None:
+        """Give the keyboard to a pane."""
+        super().go(self.active if name == self.NAME else name)

@@ -8,7 +8,7 @@ from meshllm_core.api.schema_config import Config, ConfigRow
 from meshllm_core.errors import MeshError
 from meshllm_tui.cleaning import one_line
 from meshllm_tui.keys import bindings_of
-from meshllm_tui.pages.page import MEDIUM, Page, Pane
+from meshllm_tui.pages.page import MEDIUM, KeyedPage
 from meshllm_tui.present import Line, NodeView, Span, error_lines, line
 from meshllm_tui.settings_rows import THEME
 from meshllm_tui.themes import THEMES
@@ -17,7 +17,7 @@ from meshllm_tui.widgets.setting_pane import SettingPane
 from meshllm_tui.widgets.settings_pane import SettingsPane
 
 
-class SettingsPage(Page):
+class SettingsPage(KeyedPage):
     """The keys left, the chosen one right."""
 
     NAME = "settings"
@@ -54,18 +54,6 @@ class SettingsPage(Page):
         super().on_mount()
         self._theme = self.app.theme
         self._ask()
-
-    def pane(self, name: str) -> Pane:
-        """The page itself has the keys that work in both panes."""
-        return self if name == self.NAME else super().pane(name)
-
-    def focus_main(self) -> None:
-        """Give the keyboard to the active pane."""
-        self.pane(self.active).focus_main()
-
-    def go(self, name: str) -> None:
-        """Give the keyboard to a pane."""
-        super().go(self.active if name == self.NAME else name)
 
     def show(self, view: NodeView) -> None:
         """Draw what is new; ask anew when the node is back, which may have been started otherwise."""

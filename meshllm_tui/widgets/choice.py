@@ -1,20 +1,19 @@
 """One setting with a few values, changed with the left and right keys."""
 
 from collections.abc import Sequence
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
-from textual.widgets import Static
 
 from meshllm_tui.present import Span, line, muted
 from meshllm_tui.widgets.styled import content
+from meshllm_tui.widgets.value_row import Value, ValueRow
 
-Value = TypeVar("Value")
 _LABEL = 16
 
 
-class Choice(Static, Generic[Value], can_focus=True):
+class Choice(ValueRow[Value]):
     """Shows its label and the chosen value's words; `value` is the chosen one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -25,25 +24,7 @@ class Choice(Static, Generic[Value], can_focus=True):
     ]
 
     def __init__(self, label: str, values: Sequence[tuple[Value, str]], id: str, at: int = 0) -> None:
-        super().__init__(id=id, classes="choice", markup=False)
-        self._label = label
-        self._values = values
-        self._at = at
-
-    @property
-    def value(self) -> Value:
-        """The chosen one."""
-        return self._values[self._at][0]
-
-    def on_mount(self) -> None:
-        """Draw it."""
-        self._draw()
-
-    def watch_has_focus(self, focused: bool) -> None:
-        """The marker shows without colour too."""
-        super().watch_has_focus(focused)
-        if self.is_mounted:
-            self._draw()
+        super().__init__(label, values, id, at, classes="choice")
 
     def on_click(self, event: events.Click) -> None:
         """A click takes the next value."""

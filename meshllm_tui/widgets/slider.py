@@ -1,21 +1,20 @@
 """A setting on a scale: moved with the left and right keys, or by a click on its track."""
 
 from collections.abc import Sequence
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
-from textual.widgets import Static
 
 from meshllm_tui.present import Span, line, muted
 from meshllm_tui.widgets.styled import content
+from meshllm_tui.widgets.value_row import Value, ValueRow
 
-Value = TypeVar("Value")
 LABEL = 12
 
 
-class Slider(Static, Generic[Value], can_focus=True):
+class Slider(ValueRow[Value]):
     """Shows label, track and the words of the value. It stops at both ends."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -31,13 +30,8 @@ class Slider(Static, Generic[Value], can_focus=True):
         """Another value was taken."""
 
     def __init__(self, label: str, values: Sequence[tuple[Value, str]], id: str, at: int = 0) -> None:
-        super().__init__(id=id, classes="slider", markup=False)
-        self._label, self._values, self._at, self._first = label, values, at, at
-
-    @property
-    def value(self) -> Value:
-        """The one taken."""
-        return self._values[self._at][0]
+        super().__init__(label, values, id, at, classes="slider")
+        self._first = at
 
     @property
     def moved(self) -> bool:
@@ -48,16 +42,6 @@ class Slider(Static, Generic[Value], can_focus=True):
         """Take the value of the beginning, without a word."""
         self._at = self._first
         self._draw()
-
-    def on_mount(self) -> None:
-        """Draw it."""
-        self._draw()
-
-    def watch_has_focus(self, focused: bool) -> None:
-        """The marker shows without colour too."""
-        super().watch_has_focus(focused)
-        if self.is_mounted:
-            self._draw()
 
     def on_click(self, event: events.Click) -> None:
         """A click on the track takes the value there; elsewhere it only gives the keyboard."""
