@@ -161,7 +161,12 @@ class MeshApp(SparingApp):
 
     def on_mount(self) -> None:
         """Connect after the first paint."""
+        self.app_resume_signal.subscribe(self, self._back_from_shell)
         self.call_after_refresh(self._start)
+
+    def _back_from_shell(self, _app: App[Any]) -> None:
+        """After `fg` the terminal is empty, and Textual paints only what changes from then on."""
+        self.screen.refresh()
 
     def _start(self) -> None:
         self.fit(self.size)

@@ -194,21 +194,39 @@ def _sizes(terminal: Tmux) -> None:
 
 
 def _suspending(terminal: Tmux) -> None:
-    program = terminal.program
-    program.send_signal(signal.SIGTSTP)
-    # The shell is back on its own screen, in its own mode: what is typed there is shown.
-    terminal.until("topped", PROMPT, without="1 Mesh")
-    terminal.keys("-l", "echo typed-$((40+2))")
-    terminal.keys("Enter")
-    terminal.until("typed-42")
-    terminal.keys("fg", "Enter")
-    shown = terminal.until("attic", "1 Mesh", "standby", without="typed-42")
-    assert PROMPT not in shown
-    assert terminal.program.pid == program.pid
+    whole = terminal.until("attic", "1 Mesh", "standby", "? Help")
+    _to_the_shell_and_back(terminal)
+    # Every line is there again, not only those that change.
+    terminal.when(lambda shown: _lines(shown) == _lines(whole), f"the screen of before:\n{whole}")
+    terminal.keys("?")
+    whole = terminal.until("Esc closes", "Anywhere")
+    _to_the_shell_and_back(terminal)
+    terminal.when(lambda shown: _lines(shown) == _lines(whole), f"the dialog of before:\n{whole}")
+    terminal.keys("Escape")
+    terminal.until("This node", without="Esc closes")
     terminal.keys("8")
     terminal.until("No request")
     terminal.keys("1")
     terminal.until("This node")
+
+
+def _lines(shown: str) -> list[int]:
+    """Which lines of a screen have something on them."""
+    return [number for number, line in enumerate(shown.splitlines()) if line.strip()]
+
+
+def _to_the_shell_and_back(terminal: Tmux) -> None:
+    program = terminal.program
+    program.send_signal(signal.SIGTSTP)
+    # The shell is back on its own screen, in its own mode: what is typed there is shown.
+    terminal.until("topped", PROMPT, without="1 Mesh")
+    terminal.keys("-l", "clear; echo typed-$((40+2))")
+    terminal.keys("Enter")
+    terminal.until("typed-42")
+    terminal.keys("fg", "Enter")
+    shown = terminal.until("attic", "standby", without="typed-42")
+    assert PROMPT not in shown
+    assert terminal.program.pid == program.pid
 
 
 def _leaving(terminal: Tmux) -> None:
