@@ -50,9 +50,12 @@ def _write(text: str) -> None:
 
 def report(error: MeshError) -> ExitCode:
     """Says what failed and what to do next; returns the exit code of that kind of failure."""
-    say(f"error: {error.message}")
+    from meshllm_core.cli.output import clean
+
+    # A message may quote a file, a hub or a peer.
+    say(clean(f"error: {error.message}"))
     if error.hint:
-        say(f"  {error.hint}")
+        say(clean(f"  {error.hint}"))
     return error.exit_code
 
 

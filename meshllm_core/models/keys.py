@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from meshllm_core.errors import ModelFileInvalid
 from meshllm_core.models.cursor import DAMAGED_HINT
 from meshllm_core.models.gguf_file import GgufHead, SkippedArray
+from meshllm_core.models.units import printable
 
 MAX_LAYERS = 512
 """llama.cpp's own limit."""
@@ -21,7 +22,7 @@ class Keys:
 
     def invalid(self, what: str) -> ModelFileInvalid:
         """An error that names the file."""
-        return ModelFileInvalid(f"{self._head.path.name} is damaged: {what}.", hint=DAMAGED_HINT)
+        return ModelFileInvalid(f"{self._head.path.name} is damaged: {printable(what)}.", hint=DAMAGED_HINT)
 
     def text(self, key: str, default: str = "") -> str:
         """A string under its full key."""

@@ -11,7 +11,7 @@ from meshllm_core.models.gguf_file import GgufHead, read_head
 from meshllm_core.models.package_certificates import CERTIFICATES_NAME, read_certificates
 from meshllm_core.models.package_fragment import METADATA, SLICE_PREFIX, Role, role_of
 from meshllm_core.models.package_probes import PROBES_NAME, ProbeFile
-from meshllm_core.models.stage_source import local_files
+from meshllm_core.models.stage_source import StageSource, local_file, open_source
 
 _HINT = "Get the file again from where the package was published, or build the package anew."
 _FREE_KEYS = ("general.alignment", SLICE_PREFIX)
@@ -52,8 +52,7 @@ class PackageFolder:
         path = self.folder / PROBES_NAME
         if not path.exists():
             return None
-        (file,) = local_files(path)
-        check_probes(ProbeFile(file), self.manifest)
+        check_probes(ProbeFile(local_file(path)), self.manifest)
         return path
 
     def _invalid(self, what: str) -> ModelFileInvalid:
@@ -82,6 +81,8 @@ def verify_package(package: PackageFolder) -> Iterator[tuple[str, str]]:
             head = read_head(package.checked(artifact))
             first = first or head
             check_fragment(head, role, artifact, first)
+            if role == METADATA:
+                check_layers(open_source([local_file(head.path)]), manifest)
         except ModelError as error:
             yield artifact.path, error.message
         else:
@@ -121,6 +122,24 @@ def check_fragment(head: GgufHead, role: Role, artifact: manifests.Artifact, fir
         raise _wrong(artifact, f"it says that it is part {stage}, not {role.stage_index}")
     if _model(head) != _model(first):
         raise _wrong(artifact, "its key/values are those of another model")
+    known = {tensor.name: (tensor.shape, tensor.type) for tensor in first.tensors}
+    for tensor in head.tensors:
+        if known.get(tensor.name, (tensor.shape, tensor.type)) != (tensor.shape, tensor.type):
+            raise _wrong(artifact, f"it holds {tensor.name!r} in another shape than the first fragment")
+
+
+def check_layers(source: StageSource, manifest: manifests.Manifest) -> None:
+    """Whether key/values and manifest speak of the same layers; prediction heads may be left out.
+
+    Raises ModelFileInvalid.
+    """
+    if source.layers <= manifest.layer_count <= source.blocks:
+        return
+    raise ModelFileInvalid(
+        f"The package {manifest.model_id} cannot be used: its key/values say {source.layers} layers, "
+        f"its manifest {manifest.layer_count}.",
+        hint="Tell its publisher, or build the package anew.",
+    )
 
 
 def check_probes(probes: ProbeFile, manifest: manifests.Manifest) -> None:
@@ -141,8 +160,9 @@ def _check_counts(head: GgufHead, artifact: manifests.Artifact) -> None:
         raise _wrong(artifact, f"its tensors have {found} bytes instead of {artifact.tensor_bytes}")
 
 
-def _model(head: GgufHead) -> dict[str, object]:
-    return {key: value for key, value in head.values.items() if not key.startswith(_FREE_KEYS)}
+def _model(head: GgufHead) -> dict[str, str]:
+    """In words: a value that is not a number would not equal itself."""
+    return {key: repr(value) for key, value in head.values.items() if not key.startswith(_FREE_KEYS)}
 
 
 def _wrong(artifact: manifests.Artifact, what: str) -> ModelFileInvalid:

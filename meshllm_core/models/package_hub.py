@@ -14,7 +14,7 @@ from meshllm_core.models import package_manifest as manifests
 from meshllm_core.models.cache import Source, SourceFile
 from meshllm_core.models.hub import RemoteRepo
 from meshllm_core.models.package_certificates import CERTIFICATES_NAME, MAX_BYTES, parse_certificates
-from meshllm_core.models.package_folder import check_probes
+from meshllm_core.models.package_folder import check_layers, check_probes
 from meshllm_core.models.package_fragment import EMBEDDINGS, METADATA, OUTPUT, Role, layer_role
 from meshllm_core.models.package_probes import MAX_PROBES_BYTES, PROBES_NAME, ProbeFile
 from meshllm_core.models.package_spans import PartialFile, fetch_pieces, span_files
@@ -31,7 +31,7 @@ from meshllm_core.models.quants import RemoteFile
 from meshllm_core.models.stage_file import plan_stage_file
 from meshllm_core.models.stage_rules import StageRules, StageShape
 from meshllm_core.models.stage_source import SourceFile as File
-from meshllm_core.models.stage_source import local_files, open_source
+from meshllm_core.models.stage_source import local_file, open_source
 from meshllm_core.models.storage import PARTIAL_SUFFIX, storing
 
 
@@ -83,8 +83,7 @@ class HubPackage:
         """A fragment to read from: the file if it is here, else whatever of it is asked for."""
         artifact = self.manifest.artifact(role)
         if not self.missing_bytes([role]):
-            (file,) = local_files(self._path(role))
-            return file
+            return local_file(self._path(role))
         if role not in self._partial:
             remote = RemoteFile(artifact.path, artifact.artifact_bytes, artifact.sha256)
             ranges = self.maker.hub.ranges(self._repo, self._commit, remote)
@@ -107,8 +106,7 @@ class HubPackage:
         if not path.is_file():
             return None, ""
         try:
-            (file,) = local_files(path)
-            check_probes(ProbeFile(file), self.manifest)
+            check_probes(ProbeFile(local_file(path)), self.manifest)
         except ModelError as error:
             return None, error.message
         return path, ""
@@ -149,7 +147,9 @@ def stage_of_hub_package(package: HubPackage, start: int, end: int) -> PreparedS
     maker, manifest = package.maker, package.manifest
     with maker.holding(package.folder):
         package.fetch([METADATA])
-        shape = StageRules(open_source([package.file(METADATA)])).shape(start, end)
+        whole = open_source([package.file(METADATA)])
+        check_layers(whole, manifest)
+        shape = StageRules(whole).shape(start, end)
         target = stage_path(package.folder, start, end)
         if not ready(target, shape):
             _make(package, shape, target)
@@ -173,7 +173,7 @@ def _make(package: HubPackage, shape: StageShape, target: Path) -> None:
     window = [layer_role(layer) for layer in range(shape.window_start, shape.window_end)]
     files = {role: package.file(role) for role in (METADATA, EMBEDDINGS, *window, OUTPUT)}
     source = open_source(list(files.values()))
-    check_roles(source, {file.name: role for role, file in files.items()})
+    check_roles(source, files)
     plan = plan_stage_file(StageRules(source), shape.start, shape.end)
     fetch_pieces(plan, package.partial, on_progress=maker.on_progress, cancelled=maker.cancelled)
     write_stage(plan, target, maker)

@@ -8,16 +8,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from meshllm_core.errors import ModelFileInvalid
 from meshllm_core.ids import ModelId
 from meshllm_core.models.facts import GgufFacts
 from meshllm_core.models.inspect import facts_of
-from meshllm_core.models.package_folder import PackageFolder
+from meshllm_core.models.package_folder import PackageFolder, check_layers
 from meshllm_core.models.package_fragment import EMBEDDINGS, METADATA, OUTPUT, Role, layer_role, role_of
 from meshllm_core.models.package_hub import HubPackage
 from meshllm_core.models.package_manifest import Manifest
 from meshllm_core.models.package_stage import check_roles
-from meshllm_core.models.stage_source import SourceFile, StageSource, local_files, open_source
+from meshllm_core.models.stage_source import SourceFile, StageSource, local_file, open_source
 
 AnyPackage = PackageFolder | HubPackage
 MODEL_NAME = 256
@@ -41,17 +40,12 @@ def describe_package(package: AnyPackage) -> PackagedModel:
     """Reads the heads. Of a package at the hub its folder's lock must be held. Raises ModelError."""
     manifest = package.manifest
     (metadata,) = _opened(package, [METADATA]).values()
-    trunk = open_source([metadata]).layers
-    if trunk > manifest.layer_count:
-        raise ModelFileInvalid(
-            f"The package {manifest.model_id} cannot be used: its key/values say {trunk} layers, "
-            f"its manifest {manifest.layer_count}.",
-            hint="Tell its publisher, or build the package anew.",
-        )
-    last = layer_role(trunk - 1)
+    whole = open_source([metadata])
+    check_layers(whole, manifest)
+    last = layer_role(whole.layers - 1)
     files = {METADATA: metadata, **_opened(package, [EMBEDDINGS, last, OUTPUT])}
     source = open_source(list(files.values()))
-    check_roles(source, {file.name: role for role, file in files.items()})
+    check_roles(source, files)
     tensors = (*_ends(source), *_layers(source, manifest, last))
     elements = {name: found.tensor.elements for name, found in source.tensors.items()}
     ends = sum(count for name, count in elements.items() if role_of(name) != last)
@@ -81,7 +75,7 @@ def _opened(package: AnyPackage, roles: list[Role]) -> dict[Role, SourceFile]:
         role: package.checked(artifact) if role == METADATA else package.path(artifact)
         for role, artifact in artifacts.items()
     }
-    return {role: file for role, path in paths.items() for file in local_files(path)}
+    return {role: local_file(path) for role, path in paths.items()}
 
 
 def _ends(source: StageSource) -> Iterator[tuple[str, int]]:

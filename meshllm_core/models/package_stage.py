@@ -2,18 +2,19 @@
 anywhere have in common.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from meshllm_core.errors import DownloadFailed, ModelError
+from meshllm_core.errors import DownloadFailed, ModelError, ModelFileInvalid
 from meshllm_core.models.cache import Cache, Source, SourceFile, downloading
+from meshllm_core.models.cursor import DAMAGED_HINT
 from meshllm_core.models.gguf_file import read_head
 from meshllm_core.models.hub import Hub
-from meshllm_core.models.package_folder import PackageFolder
+from meshllm_core.models.package_folder import PackageFolder, check_layers
 from meshllm_core.models.package_fragment import EMBEDDINGS, METADATA, OUTPUT, Role, layer_role, role_of
 from meshllm_core.models.package_write import check_disk
 from meshllm_core.models.resolve import LOCK_WAIT, OnProgress, free_disk
@@ -21,7 +22,8 @@ from meshllm_core.models.split import model_stem
 from meshllm_core.models.stage_entries import SHAPE_KEY
 from meshllm_core.models.stage_file import StageFile, plan_stage_file
 from meshllm_core.models.stage_rules import StageRules, StageShape
-from meshllm_core.models.stage_source import StageSource, local_files, open_source
+from meshllm_core.models.stage_source import SourceFile as File
+from meshllm_core.models.stage_source import StageSource, local_file, local_files, open_source
 from meshllm_core.models.stage_writer import write_stage_file
 
 
@@ -99,11 +101,14 @@ def stage_of_package(package: PackageFolder, start: int, end: int, maker: StageM
     def path(role: Role) -> Path:
         return package.checked(manifest.artifact(role))
 
-    metadata = path(METADATA)
-    shape = StageRules(open_source(local_files(metadata))).shape(start, end)
-    layers = [path(layer_role(layer)) for layer in range(shape.window_start, shape.window_end)]
-    files = [metadata, path(EMBEDDINGS), *layers, path(OUTPUT)]
-    source = open_source([file for each in files for file in local_files(each)])
+    files = {METADATA: local_file(path(METADATA))}
+    whole = open_source(list(files.values()))
+    check_layers(whole, manifest)
+    shape = StageRules(whole).shape(start, end)
+    layers = [layer_role(layer) for layer in range(shape.window_start, shape.window_end)]
+    files |= {role: local_file(path(role)) for role in (EMBEDDINGS, *layers, OUTPUT)}
+    source = open_source(list(files.values()))
+    check_roles(source, files)
     total = sum(artifact.artifact_bytes for _, artifact in manifest.fragments())
     folder = _record(maker.cache, package.identity, manifest.model_id, package.folder, total)
     with maker.holding(folder):
@@ -111,11 +116,20 @@ def stage_of_package(package: PackageFolder, start: int, end: int, maker: StageM
     return PreparedStage(manifest.model_id, file, shape, 0, package.identity, package.probes())
 
 
-def check_roles(source: StageSource, roles: dict[str, Role]) -> None:
-    """Whether every tensor is in its file; `roles` by file name. Raises ModelFileInvalid."""
+def check_roles(source: StageSource, files: Mapping[Role, File]) -> None:
+    """Whether every tensor is in its file, and no file without one of its own. Raises ModelFileInvalid."""
+    roles = {file: role for role, file in files.items()}
+    empty = {role: file for role, file in files.items() if role != METADATA}
     for name, found in source.tensors.items():
-        if role_of(name) not in (roles[found.file.name], None):
+        role = role_of(name)
+        if role not in (roles[found.file], None):
             raise source.keys.invalid(f"the tensor {name!r} does not belong to {found.file.name}")
+        if role is not None:
+            empty.pop(role, None)
+    for role, file in empty.items():
+        raise ModelFileInvalid(
+            f"{file.name} is damaged: it holds no tensor of {role.title}.", hint=DAMAGED_HINT
+        )
 
 
 def write_stage(plan: StageFile, target: Path, maker: StageMaker) -> None:

@@ -16,6 +16,9 @@ from meshllm_core.models.inspect import model_files
 from meshllm_core.models.keys import MAX_LAYERS, Keys
 from meshllm_core.models.split import MAX_MEMBERS
 
+MAX_ARCHITECTURE = 64
+"""Longest name of an architecture, in characters."""
+
 Read = Callable[[int, int], bytes]
 """(offset, length) -> exactly that many bytes of a file. Raises a MeshError when it cannot."""
 
@@ -117,10 +120,12 @@ class _Ranges(RawIOBase):
 
 def local_files(path: Path) -> tuple[SourceFile, ...]:
     """The files of a model on this disk, given any member. Raises ModelNotFound."""
-    return tuple(_local(file) for file in model_files(path))
+    return tuple(local_file(file) for file in model_files(path))
 
 
-def _local(path: Path) -> SourceFile:
+def local_file(path: Path) -> SourceFile:
+    """One file of this disk, whatever its name says. Raises ModelFileInvalid."""
+
     def read(offset: int, length: int) -> bytes:
         with path.open("rb") as stream:
             stream.seek(offset)
@@ -146,7 +151,7 @@ def open_source(files: Sequence[SourceFile]) -> StageSource:
         raise ModelFileInvalid(f"A model of {len(files)} files cannot be cut.", hint=DAMAGED_HINT)
     heads = [parse_head(cast(BinaryIO, _Ranges(file)), file.size, Path(file.name)) for file in files]
     architecture = heads[0].values.get("general.architecture")
-    if not isinstance(architecture, str) or not architecture:
+    if not isinstance(architecture, str) or not 0 < len(architecture) <= MAX_ARCHITECTURE:
         raise ModelFileInvalid(
             f"{files[0].name} does not say its architecture.", hint="It is damaged, or not a language model."
         )

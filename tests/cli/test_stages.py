@@ -3,10 +3,13 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from meshllm_core.errors import ExitCode
 from meshllm_core.models.architectures import BINDING
 from meshllm_core.models.embedded import embedded_model
 from tests.cli.conftest import Result
+from tests.models.foreign_packages import entry, tensors, write_gguf
 from tests.support.tiny_architectures import write_tiny
 from tests.support.tiny_bert import write_tiny_bert
 
@@ -64,3 +67,16 @@ def test_what_cannot_be_is_refused_in_words(meshllm: Run, tmp_path: Path) -> Non
     assert "(bert) cannot be divided" in unknown.err
     for cuts in ("a", "3,2", "1,1"):
         assert meshllm("stages", "show", str(model), "--cuts", cuts).code == ExitCode.USAGE
+
+
+@pytest.mark.parametrize("command", [("stages", "show"), ("models", "show"), ("certify",)])
+@pytest.mark.parametrize("name", ["\x1b[31mevil\x07", "\u202e" * 5000])
+def test_what_a_file_says_commands_no_terminal(
+    meshllm: Run, tmp_path: Path, command: tuple[str, ...], name: str
+) -> None:
+    model = tmp_path / f"a{name[:8]}.gguf"
+    model.write_bytes(write_gguf([entry("general.architecture", name)], tensors()))
+    shown = meshllm(*command, str(model))
+    assert shown.code == ExitCode.MODEL
+    assert not {"\x1b", "\x07", "\u202e"} & set(shown.err)
+    assert len(shown.err) < 1000

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -206,7 +206,7 @@ class _Handler(BaseHTTPRequestHandler):
         data = repository.files[path]
         etag = self.server.hub.faults.linked_etag or hashlib.sha256(data).hexdigest()
         headers = {
-            "Location": f"/cdn/{name}/{path}",
+            "Location": f"/cdn/{name}/{quote(path)}",
             "X-Repo-Commit": repository.commit,
             "X-Linked-Etag": f'"{etag}"',
             "X-Linked-Size": str(len(data)),
