@@ -13,17 +13,16 @@ from meshllm_core.errors import DownloadFailed
 from meshllm_core.models.quants import RemoteFile
 from meshllm_core.models.transfer import (
     CONTENT_RANGE,
-    MAX_WAIT,
     TRIES,
     NoNewBytes,
     Transfer,
     damaged,
+    pause,
     same_file,
     stop_if,
+    stop_passing,
     wait,
 )
-
-_PASSING = (408, 429, 500, 502, 503, 504)
 
 
 class Ranges:
@@ -72,15 +71,14 @@ class Ranges:
                             f"{str(error) or type(error).__name__}.",
                             hint="Run the command again to go on from there.",
                         ) from error
-                    wait(min(MAX_WAIT, transfer.retry_wait * 2 ** (failures - 1)), cancelled, self.file)
+                    wait(pause(error, failures, transfer.retry_wait), cancelled, self.file)
 
     def _request(self, transfer: Transfer, start: int, end: int) -> Iterator[bytes]:
         headers = {**transfer.headers, "Range": f"bytes={start}-{end - 1}"}
         with transfer.client.stream(
             "GET", transfer.url, headers=headers, timeout=transfer.timeout
         ) as response:
-            if response.status_code in _PASSING:
-                raise NoNewBytes(f"the hub answered {response.status_code}")
+            stop_passing(self.file, response)
             if response.status_code == 416:
                 raise damaged(self.file, "the hub has a shorter one")
             transfer.check(response)

@@ -1,11 +1,13 @@
 """Fetches one file over HTTP: resumes, checks, and puts it in place whole or not at all."""
 
 import hashlib
+import math
 import os
 import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -25,7 +27,9 @@ PROGRESS_EVERY = 0.25
 TRIES = 5
 """Tries in a row that may end without a new byte."""
 MAX_WAIT = 8.0
-"""Seconds between two tries at most."""
+"""Seconds between two tries at most, where the hub does not ask for more."""
+MAX_ASKED = 120.0
+"""Seconds of patience that a hub is granted; the person is told if it wants more."""
 
 _READ = 1 << 20
 CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
@@ -38,6 +42,11 @@ class _Hash(Protocol):
 
 class NoNewBytes(Exception):
     """A try ended early, for a reason that may pass."""
+
+    def __init__(self, what: str, asked: float = 0.0) -> None:
+        """`asked`: seconds that the hub wants to have passed before the next try."""
+        super().__init__(what)
+        self.asked = asked
 
 
 @dataclass(frozen=True)
@@ -103,7 +112,7 @@ class Transfer:
                         f"{str(error) or type(error).__name__}.",
                         hint="Run the command again to go on from there.",
                     ) from error
-                wait(min(MAX_WAIT, self.retry_wait * 2 ** (failures - 1)), cancelled, file)
+                wait(pause(error, failures, self.retry_wait), cancelled, file)
         report(done, force=True)
         return digest.hexdigest()
 
@@ -112,8 +121,7 @@ class Transfer:
         end = min(start + WINDOW, file.size) - 1
         headers = {**self.headers, "Range": f"bytes={start}-{end}"}
         with self.client.stream("GET", self.url, headers=headers, timeout=self.timeout) as response:
-            if response.status_code in (408, 429, 500, 502, 503, 504):
-                raise NoNewBytes(f"the hub answered {response.status_code}")
+            stop_passing(file, response)
             if response.status_code == 416:
                 raise damaged(file, "the hub has a shorter one")
             self.check(response)
@@ -174,6 +182,38 @@ def stop_if(cancelled: Callable[[], bool], file: RemoteFile) -> None:
         raise DownloadFailed(
             f"The download of {file.path} was cancelled.", hint="Start it again to go on from there."
         )
+
+
+def stop_passing(file: RemoteFile, response: httpx2.Response) -> None:
+    """Raises NoNewBytes for a refusal that may pass; DownloadFailed when that takes too long."""
+    status = response.status_code
+    if status not in (408, 429, 500, 502, 503, 504):
+        return
+    asked = _asked(response.headers.get("Retry-After", ""))
+    if asked > MAX_ASKED:
+        minutes = math.ceil(asked / 60)
+        time_asked = f"{minutes} minutes" if minutes < 600 else "for hours"
+        raise DownloadFailed(
+            f"{file.path} cannot be downloaded now: the hub answered {status} and asks to wait {time_asked}.",
+            hint="Run the command again then: it goes on from where it stopped.",
+        )
+    raise NoNewBytes(f"the hub answered {status}", asked)
+
+
+def _asked(text: str) -> float:
+    """Seconds of a Retry-After, which is a number or a date; 0 for anything else."""
+    if text.isascii() and text.isdecimal():
+        return float(text[:9])
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+    except (ValueError, OverflowError):
+        return 0.0
+
+
+def pause(error: Exception, failures: int, first: float) -> float:
+    """Seconds before the next try: doubled with each that brought no byte, and not less than was asked."""
+    asked = error.asked if isinstance(error, NoNewBytes) else 0.0
+    return max(asked, min(MAX_WAIT, first * 2 ** (failures - 1)))
 
 
 def wait(seconds: float, cancelled: Callable[[], bool], file: RemoteFile) -> None:

@@ -5,6 +5,7 @@ import hashlib
 import os
 import threading
 import time
+from email.utils import formatdate
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,40 @@ def test_a_failed_download_goes_on_after_a_restart(
     assert target.read_bytes() == CONTENT
     assert seen[0] == 200_000
     assert [request[2] for request in local_hub.content_requests()] == ["bytes=200000-499999"]
+
+
+@pytest.mark.parametrize("ranged", [False, True])
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("dated", [False, True])
+def test_a_hub_is_asked_again_when_it_said(
+    hub: Hub, listed: RemoteRepo, local_hub: LocalHub, tmp_path: Path, ranged: bool, status: int, dated: bool
+) -> None:
+    local_hub.faults.refusals = [status]
+    local_hub.faults.retry_after = formatdate(time.time() + 2, usegmt=True) if dated else "1"
+    began = time.monotonic()
+    if ranged:
+        assert b"".join(hub.ranges(REPO, COMMIT, listed.files[0]).stream(5, 10)) == CONTENT[5:15]
+    else:
+        fetch(hub, listed, tmp_path / NAME)
+    assert time.monotonic() - began > 0.9
+    assert len(local_hub.content_requests()) == 2
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [("900", "asks to wait 15 minutes"), ("9" * 4000, "to wait for hours"), ("tomorrow", "answered 429")],
+)
+def test_a_hub_that_wants_long_patience_is_not_waited_for(
+    hub: Hub, listed: RemoteRepo, local_hub: LocalHub, tmp_path: Path, asked: str, words: str
+) -> None:
+    local_hub.faults.refusals, local_hub.faults.retry_after = [429] * 20, asked
+    for act in (
+        lambda: fetch(hub, listed, tmp_path / NAME),
+        lambda: list(hub.ranges(REPO, COMMIT, listed.files[0]).stream(5, 10)),
+    ):
+        with pytest.raises(DownloadFailed, match=words) as caught:
+            act()
+        assert "again" in caught.value.hint
 
 
 def _full(target: Path, local_hub: LocalHub) -> bool:

@@ -37,6 +37,8 @@ class Faults:
     chunk: int = 1 << 16
     refusals: list[int] = field(default_factory=list)
     """Status codes for the next requests of content, one each."""
+    retry_after: str = ""
+    """Header of each of these refusals."""
     linked_etag: str = ""
     """Sent in place of the true hash."""
     listed_sha256: str = ""
@@ -216,7 +218,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _send_content(self, data: bytes, *, body: bool) -> None:
         faults = self.server.hub.faults
         if faults.refusals:
-            self._answer(faults.refusals.pop(0), b"")
+            headers = {"Retry-After": faults.retry_after} if faults.retry_after else {}
+            self._answer(faults.refusals.pop(0), b"", headers)
             return
         total, start, end = len(data), 0, len(data) - 1
         asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
