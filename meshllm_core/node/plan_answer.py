@@ -1,7 +1,7 @@
 """A plan in the public JSON, and what of it can be launched from this node. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from meshllm_core.api import schema_plan as json
 from meshllm_core.discovery.text import clean_text
@@ -10,7 +10,7 @@ from meshllm_core.node.plan_source import FoundModel
 from meshllm_core.node.split_plan import Machine, SplitPlan, staged
 from meshllm_core.planner.request import PlanRequest
 from meshllm_core.planner.result import Candidate, Exclusion, Plan, Refusal, Stage
-from meshllm_core.planner.words import price, sentence
+from meshllm_core.planner.words import price
 
 SINGLES, SPLITS = 12, 12
 """Candidates of each kind that are told."""
@@ -68,7 +68,7 @@ class Launching:
 
 
 def answer_of(planned: Plan | Refusal, asked: Asked, launching: Launching) -> json.PlanAnswer:
-    """The answer, with the stages of a split in the order in which a load would lay them."""
+    """What the planner said, and of each candidate whether and how this node can launch it."""
     found, request = asked.found, asked.request
     model = found.planned.model
     notes = [clean_text(note, TEXT) for note in model.notes]
@@ -100,46 +100,23 @@ def _told(
 ) -> json.PlanAnswer:
     ranked = [planned.chosen, *planned.others]
     singles = [each for each in ranked if len(each.stages) == 1]
-    taken, laid = _laid(planned, request, launching.machines) if not singles else (None, None)
-    if taken is not None and laid is not None:
-        ranked[next(index for index, each in enumerate(ranked) if each is taken)] = laid
+    taken = _taken(planned, request, launching.machines) if not singles else None
     kept = singles[:SINGLES] + [each for each in ranked if len(each.stages) > 1][:SPLITS]
-    split = next((each for each in ranked if len(each.stages) > 1), None)
-    said = sentence(plain.model, ranked[0], singles[0] if singles else None, split)
     return _replaced(
         plain,
-        sentence=clean_text(said, TEXT),
-        candidates=tuple(_candidate(each, launching.judge(each, laid, bool(singles))) for each in kept),
+        sentence=clean_text(planned.sentence, TEXT),
+        candidates=tuple(_candidate(each, launching.judge(each, taken, bool(singles))) for each in kept),
         left_out=len(ranked) - len(kept),
     )
 
 
-def _laid(
-    planned: Plan, request: PlanRequest, machines: Sequence[Machine]
-) -> tuple[Candidate | None, Candidate | None]:
-    """The split that a load would make: as the planner has it, and with its stages as they would be laid."""
+def _taken(planned: Plan, request: PlanRequest, machines: Sequence[Machine]) -> Candidate | None:
+    """The split that a load would make; None if it would make none."""
     try:
         split = staged(planned, request, machines)
     except ModelTooLarge:
-        return None, None
-    if not isinstance(split, SplitPlan):
-        return None, None
-    rooms = {node.name: node.room for node in request.network.nodes}
-    known = {stage.node: stage for stage in split.candidate.stages}
-    stages = tuple(
-        Stage(
-            node=one.machine.name,
-            first=one.start,
-            end=one.end,
-            memory=one.memory,
-            room=rooms[one.machine.name],
-            compute_ms=one.predicted_ms or None,
-            hop_ms=one.rtt_ms / 2 if one.rtt_ms else None,
-            link=known[one.machine.name].link,
-        )
-        for one in split.stages
-    )
-    return split.candidate, replace(split.candidate, stages=stages)
+        return None
+    return split.candidate if isinstance(split, SplitPlan) else None
 
 
 def _replaced(answer: json.PlanAnswer, **changes: object) -> json.PlanAnswer:

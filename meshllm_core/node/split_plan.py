@@ -1,7 +1,6 @@
 """From a model that fits nowhere and the machines of the mesh to stages.
 
-The coordinator drives and therefore computes the last stage. The trips of a token form a ring, so which
-stage comes first changes nothing about its price; only the ranges of layers move along the ring.
+The coordinator drives, and its stage is the last one.
 """
 
 from collections.abc import Sequence
@@ -15,13 +14,14 @@ from meshllm_core.ids import NodeId
 from meshllm_core.models.fit import EngineSettings
 from meshllm_core.planner.chunk import Chunks, StagePace, choose_chunks
 from meshllm_core.planner.lock import MAX_LOCK_BYTES, honour, read_lock
-from meshllm_core.planner.memory import MemoryModel, StageMemory
+from meshllm_core.planner.memory import StageMemory
 from meshllm_core.planner.network import Link, Network, PlanNode
 from meshllm_core.planner.plan import plan
 from meshllm_core.planner.real_model import PlannedModel
 from meshllm_core.planner.request import PlanRequest
 from meshllm_core.planner.result import Candidate, Plan, Refusal
 from meshllm_core.planner.wire import Wires
+from meshllm_core.planner.words import sentence
 from meshllm_core.state.pace_events import UNKNOWN, Pace
 
 CPU = "cpu"
@@ -138,7 +138,7 @@ def plan_split(
 
 
 def staged(answer: Plan, request: PlanRequest, machines: Sequence[Machine]) -> SplitPlan | Alone:
-    """What the planner answered to `request`, on the ring of `machines`, of which the last coordinates.
+    """What the planner answered to `request` on `machines`, of which the last coordinates.
 
     Raises ModelTooLarge where none of its candidates has a stage there.
     """
@@ -146,19 +146,10 @@ def staged(answer: Plan, request: PlanRequest, machines: Sequence[Machine]) -> S
     by_name = {machine.name: machine for machine in machines}
     if len(answer.chosen.stages) == 1:
         return Alone(by_name[answer.chosen.nodes[0]], answer.sentence)
-    ring = _Ring(request, by_name, coordinator)
     for candidate in (answer.chosen, *answer.others):
-        if len(candidate.stages) < 2:
-            continue
-        stages = ring.of(candidate)
-        if stages is not None:
-            return SplitPlan(
-                _with_trips(stages, _trips(request)),
-                candidate,
-                _sentence(answer, candidate, stages),
-                candidate.reasons,
-                answer.target_ms,
-            )
+        if len(candidate.stages) > 1 and candidate.nodes[-1] == coordinator.name:
+            said = sentence(answer.model, candidate, None, candidate)
+            return _split(candidate, said, request, by_name)
     raise ModelTooLarge(
         f"{request.model.name} can be split, but not with a stage on {coordinator.name}, which drives it.",
         hint="Ask for it on a machine with more memory, or raise --max-vram here.",
@@ -181,14 +172,17 @@ def _locked(
             hint=f"The machine that is asked computes the last stage: load it on {last[:64]}.",
         )
     candidate = honour(msgspec.structs.replace(lock, stages=named), request, str(file))
+    said = f"{candidate.title}: {candidate.reasons[0] if candidate.reasons else 'fixed by the lock file'}"
+    return _split(candidate, said, request, machines)
+
+
+def _split(candidate: Candidate, said: str, request: PlanRequest, machines: dict[str, Machine]) -> SplitPlan:
     stages = tuple(
         StagePlan(machines[one.node], one.first, one.end, one.memory, one.compute_ms or 0.0)
         for one in candidate.stages
     )
-    sentence = f"{candidate.title}: {candidate.reasons[0] if candidate.reasons else 'fixed by the lock file'}"
-    return SplitPlan(
-        _with_trips(stages, _trips(request)), candidate, sentence, candidate.reasons, request.target_ms
-    )
+    trips = {pair: link.rtt_ms for pair, link in request.network.links.items()}
+    return SplitPlan(_with_trips(stages, trips), candidate, said, candidate.reasons, request.target_ms)
 
 
 def _lock_bytes(file: Path) -> bytes:
@@ -203,10 +197,6 @@ def _lock_bytes(file: Path) -> bytes:
         raise ConfigError(
             f"The topology lock {file} cannot be read: {error.strerror}.", hint="Check the path."
         ) from error
-
-
-def _trips(request: PlanRequest) -> dict[tuple[str, str], float]:
-    return {pair: link.rtt_ms for pair, link in request.network.links.items()}
 
 
 def _with_trips(stages: tuple[StagePlan, ...], links: dict[tuple[str, str], float]) -> tuple[StagePlan, ...]:
@@ -243,63 +233,3 @@ def too_large(refusal: Refusal) -> ModelTooLarge:
     why = "; ".join(each.rstrip(".") for each in (*refusal.missing, *left_out))
     hint = f"What would do: {'; '.join(refusal.would_fit)}." if refusal.would_fit else ""
     return ModelTooLarge(f"{why}.", hint=hint)
-
-
-def _sentence(answer: Plan, candidate: Candidate, stages: Sequence[StagePlan]) -> str:
-    """The planner's, its machines in the order of the ring."""
-    if candidate is not answer.chosen:
-        return candidate.reasons[0] if candidate.reasons else ""
-    laid = "|".join(stage.machine.name for stage in stages)
-    return answer.sentence.replace(f"split {candidate.title}:", f"split {laid}:")
-
-
-@dataclass(frozen=True)
-class _Ring:
-    """Puts the coordinator last, the shares of layers as near to a candidate's as can be."""
-
-    request: PlanRequest
-    machines: dict[str, Machine]
-    coordinator: Machine
-
-    def of(self, candidate: Candidate) -> tuple[StagePlan, ...] | None:
-        """The candidate's stages along the ring; None when nothing fits so."""
-        wanted = {stage.node: stage.layers for stage in candidate.stages}
-        if self.coordinator.name not in wanted:
-            return None
-        names = list(candidate.nodes)
-        place = names.index(self.coordinator.name)
-        order = names[place + 1 :] + names[: place + 1]
-        asked = self.request
-        memory = MemoryModel(asked.model, asked.settings, asked.windows, asked.idle_sequences)
-        ends = self._cuts(order, wanted, memory, candidate)
-        if ends is None:
-            return None
-        compute = {stage.node: (stage.compute_ms or 0.0) / stage.layers for stage in candidate.stages}
-        stages, start = [], 0
-        for name, end in zip(order, ends, strict=True):
-            need = memory.stage(start, end, candidate.context, candidate.lanes)
-            stages.append(StagePlan(self.machines[name], start, end, need, compute[name] * (end - start)))
-            start = end
-        return tuple(stages)
-
-    def _cuts(
-        self, order: Sequence[str], wanted: dict[str, int], memory: MemoryModel, candidate: Candidate
-    ) -> list[int] | None:
-        """Where each stage ends, by dynamic programming over the layers; None when nothing fits."""
-        rooms = {node.name: node.room for node in self.request.network.nodes}
-        layers = self.request.model.layers
-        best: dict[int, tuple[int, list[int]]] = {0: (0, [])}
-        for number, name in enumerate(order):
-            last = number == len(order) - 1
-            reached: dict[int, tuple[int, list[int]]] = {}
-            for start, (cost, ends) in best.items():
-                for end in [layers] if last else range(start + 1, layers):
-                    if not memory.legal[start, end]:
-                        continue
-                    if memory.stage(start, end, candidate.context, candidate.lanes).total > rooms[name]:
-                        continue
-                    price = cost + abs(end - start - wanted[name])
-                    if end not in reached or price < reached[end][0]:
-                        reached[end] = price, [*ends, end]
-            best = reached
-        return best[layers][1] if layers in best else None

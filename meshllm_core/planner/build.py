@@ -10,7 +10,7 @@ from meshllm_core.planner.cost import Costs
 from meshllm_core.planner.memory import Matrix, MemoryModel
 from meshllm_core.planner.request import PlanRequest
 from meshllm_core.planner.result import Candidate, Stage
-from meshllm_core.planner.search import Problem, Search
+from meshllm_core.planner.search import NEVER, Problem, Search
 from meshllm_core.planner.wire import Wire
 
 PRICED = "f32"
@@ -28,6 +28,9 @@ class Builder:
         self._room = _vector(node.room for node in costs.nodes)
         flat = _vector(costs.hop_ns(one, other, PRICED) for one in names for other in names)
         self._forward = flat.reshape(len(names), len(names))
+        if origin in names:
+            # Whoever drives samples, so its own stage is the last one.
+            self._forward[names.index(origin)] = NEVER
         self._enter = _vector(costs.hop_ns(origin, name) for name in names)
         self._leave = _vector(costs.hop_ns(name, origin) for name in names)
         self._searches: dict[tuple[int, int], Search] = {}

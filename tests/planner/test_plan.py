@@ -34,7 +34,7 @@ def test_a_model_that_fits_on_one_machine_stays_whole_and_both_prices_are_shown(
     assert found.chosen.title == "attic alone"
     assert found.chosen.estimate.network_ms == 0
     assert found.sentence == (
-        "big on attic alone: 41 tok/s; split attic|desk: 20 tok/s, because 2 × 11 ms of network per token."
+        "big on attic alone: 41 tok/s; split desk|attic: 20 tok/s, because 2 × 11 ms of network per token."
     )
     assert [(row.node, row.standby) for row in found.excluded] == [("desk", True)]
 
@@ -253,3 +253,19 @@ def test_thirty_machines_and_120_layers_take_little_time(gigabytes: float, known
         took.append(time.process_time() - begin)
     # 50 ms on an idle core; machines that run tests are shared.
     assert min(took) < 0.1
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_driver_computes_the_last_layers_wherever_it_takes_part(seed: int) -> None:
+    # Its engine samples: a plan that had it elsewhere would not be the split that a node runs.
+    found = planned(PlanRequest(model(24, total=30 * GB), crowd(3 + seed % 5, 22, seed)))
+    for candidate in (found.chosen, *found.others):
+        assert "n0" not in candidate.nodes[:-1], candidate.title
+        assert candidate.proven
+
+
+def test_a_driver_that_holds_only_the_first_part_takes_none() -> None:
+    # Cut where the last part is too large for the driver: two others carry the model.
+    nodes = [node("driver", 4), node("a", 9), node("b", 9)]
+    request = PlanRequest(model(10, total=10 * GB), network(nodes, rtt=4), windows=ranges_between([3], 10))
+    assert sorted(planned(request).chosen.nodes) == ["a", "b"]
