@@ -180,14 +180,15 @@ class Hub:
                 f"{repo} is not here, and offline mode is on.", hint="Unset HF_HUB_OFFLINE to download it."
             ) from error
         except (httpx2.TransportError, httpx2.InvalidURL, httpx2.TooManyRedirects) as error:
-            reason = str(error) or type(error).__name__
+            from meshllm_core.models.transfer import reason_of
+
             raise HubUnreachable(
-                f"The hub at {self.address} cannot be reached: {reason}.",
+                f"The hub at {self.address} cannot be reached: {reason_of(error)}.",
                 hint="Check the network, a proxy, or HF_ENDPOINT. Models that are here already still load.",
             ) from error
         except ValueError as error:
             raise DownloadFailed(
-                f"The hub's answer about {repo} cannot be read: {error}.",
+                f"The hub's answer about {repo} cannot be read: {printable(str(error)).rstrip('.')}.",
                 hint=f"Is {self.address} really a hub?",
             ) from error
 
@@ -218,7 +219,7 @@ class Hub:
             return DownloadFailed(
                 "The hub asks for patience: too many requests.", hint=f"Wait some minutes. {login}"
             )
-        detail = f": {printable(error.server_message)}" if error.server_message else ""
+        detail = f": {printable(error.server_message).rstrip('.')}" if error.server_message else ""
         return DownloadFailed(f"The hub answered {status} about {repo}{detail}.", hint="Try again later.")
 
 

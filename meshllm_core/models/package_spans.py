@@ -184,6 +184,8 @@ def fetch_pieces(
     wanted = [(part, part.missing(pieces_of(plan, part))) for part in parts]
     total, before = sum(end - first for _, spans in wanted for first, end in spans), 0
     for part, spans in wanted:
+        if not spans:
+            continue
 
         def report(done: int, before: int = before) -> None:
             on_progress(min(total, before + done), total)

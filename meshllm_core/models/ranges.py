@@ -18,6 +18,7 @@ from meshllm_core.models.transfer import (
     Transfer,
     damaged,
     pause,
+    reason_of,
     same_file,
     stop_if,
     stop_passing,
@@ -67,8 +68,7 @@ class Ranges:
                     failures = 1 if at > before else failures + 1
                     if failures >= TRIES:
                         raise DownloadFailed(
-                            f"The download of {self.file.path} stopped at byte {at}: "
-                            f"{str(error) or type(error).__name__}.",
+                            f"The download of {self.file.path} stopped at byte {at}: {reason_of(error)}.",
                             hint="Run the command again to go on from there.",
                         ) from error
                     wait(pause(error, failures, transfer.retry_wait), cancelled, self.file)

@@ -16,6 +16,7 @@ import httpx2
 from meshllm_core.errors import DownloadFailed
 from meshllm_core.models.quants import RemoteFile
 from meshllm_core.models.storage import PARTIAL_SUFFIX, storing
+from meshllm_core.models.units import printable
 
 Progress = Callable[[int], None]
 """Gets the bytes of the file that are here."""
@@ -109,7 +110,7 @@ class Transfer:
                 if failures >= TRIES:
                     raise DownloadFailed(
                         f"The download of {file.path} stopped at {done} of {file.size} bytes: "
-                        f"{str(error) or type(error).__name__}.",
+                        f"{reason_of(error)}.",
                         hint="Run the command again to go on from there.",
                     ) from error
                 wait(pause(error, failures, self.retry_wait), cancelled, file)
@@ -205,15 +206,21 @@ def _asked(text: str) -> float:
     if text.isascii() and text.isdecimal():
         return float(text[:9])
     try:
-        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+        when = parsedate_to_datetime(text).timestamp()
     except (ValueError, OverflowError):
         return 0.0
+    return max(0.0, when - time.time())
+
+
+def reason_of(error: Exception) -> str:
+    """The library's words, to stand before a full stop."""
+    return printable(str(error)).rstrip(".") or type(error).__name__
 
 
 def pause(error: Exception, failures: int, first: float) -> float:
     """Seconds before the next try: doubled with each that brought no byte, and not less than was asked."""
     asked = error.asked if isinstance(error, NoNewBytes) else 0.0
-    return max(asked, min(MAX_WAIT, first * 2 ** (failures - 1)))
+    return max(asked, min(MAX_WAIT, first * 2.0 ** (failures - 1)))
 
 
 def wait(seconds: float, cancelled: Callable[[], bool], file: RemoteFile) -> None:

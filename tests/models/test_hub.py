@@ -243,6 +243,21 @@ def test_refusals_have_their_own_words(
     assert caught.value.hint
 
 
+def test_reasons_of_a_library_end_in_one_full_stop(
+    listed: RemoteRepo, local_hub: LocalHub, tmp_path: Path
+) -> None:
+    hub = Hub(endpoint=local_hub.address, retry_wait=0.001)
+    for location, words in (("/loop", "reached"), ("file:///etc/passwd", "protocol"), ("http://[a:b", "URL")):
+        local_hub.faults.location = location
+        for act in (
+            lambda: fetch(hub, listed, tmp_path / NAME),
+            lambda: list(hub.ranges(REPO, COMMIT, listed.files[0]).stream(5, 10)),
+        ):
+            with pytest.raises((DownloadFailed, HubUnreachable), match=words) as caught:
+                act()
+            assert caught.value.message.endswith(".") and ".." not in caught.value.message
+
+
 def test_missing_repositories_and_revisions_are_named(listed: RemoteRepo, hub: Hub, tmp_path: Path) -> None:
     with pytest.raises(ModelNotFound, match="no repository owner/nothing"):
         hub.list_files("owner/nothing")

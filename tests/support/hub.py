@@ -39,6 +39,8 @@ class Faults:
     """Status codes for the next requests of content, one each."""
     retry_after: str = ""
     """Header of each of these refusals."""
+    location: str = ""
+    """Where every content is said to be; "/loop" leads to itself."""
     linked_etag: str = ""
     """Sent in place of the true hash."""
     listed_sha256: str = ""
@@ -139,6 +141,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.hub.authorizations.append(self.headers.get("Authorization", ""))
         if listing := re.fullmatch(r"/api/models/([^/]+/[^/]+)(?:/revision/(.+))?", path):
             self._list(listing[1], listing[2] or "main")
+        elif path == "/loop":
+            self._answer(302, b"", {"Location": path})
         elif path == "/api/models":
             self._search()
         elif resolved := re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
@@ -208,7 +212,7 @@ class _Handler(BaseHTTPRequestHandler):
         data = repository.files[path]
         etag = self.server.hub.faults.linked_etag or hashlib.sha256(data).hexdigest()
         headers = {
-            "Location": f"/cdn/{name}/{quote(path)}",
+            "Location": self.server.hub.faults.location or f"/cdn/{name}/{quote(path)}",
             "X-Repo-Commit": repository.commit,
             "X-Linked-Etag": f'"{etag}"',
             "X-Linked-Size": str(len(data)),

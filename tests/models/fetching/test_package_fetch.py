@@ -202,6 +202,15 @@ def test_an_interrupted_download_goes_on(published: LocalHub, node: Node, model:
 
 
 @pytest.mark.parametrize("ref", [f"hf://{PACKAGE}", PLAIN])
+def test_progress_is_always_of_something(published: LocalHub, node: Node, ref: str) -> None:
+    totals: list[int] = []
+    maker = dataclasses.replace(node("a"), on_progress=lambda _, total: totals.append(total))
+    for start, end in ((0, 2), (0, 3), (0, 2)):
+        prepare_stage(ref, start, end, maker)
+    assert totals and 0 not in totals
+
+
+@pytest.mark.parametrize("ref", [f"hf://{PACKAGE}", PLAIN])
 def test_two_at_once_share_one_download(published: LocalHub, node: Node, ref: str) -> None:
     alone = prepare_stage(ref, 0, 4, node("alone")).downloaded
     makers = [dataclasses.replace(node("a"), hub=node(name).hub) for name in ("a", "b")]
