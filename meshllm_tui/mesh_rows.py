@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from meshllm_core.state.mesh_events import PeerModel, PeerRow
 from meshllm_core.state.snapshot import MeshView, NodeSnapshot
 from meshllm_tui.cleaning import cells, fit, one_line
+from meshllm_tui.hanging import hang
 from meshllm_tui.mesh_words import (
     BLOCKED,
     BOTH_WAYS,
@@ -35,6 +36,8 @@ OWN = "self"
 """Key of this node's own row."""
 _NAME, _STATE, _ROLE, _RTT, _PATH, _SPEED, _MEMORY = 20, 13, 8, 16, 6, 7, 18
 _TREND = BARS + 2
+_STEP = 5
+"""Cells before what a key does."""
 _LEAST = 8
 """Cells that models have at least, beside figures."""
 _MODELS_NAMED = 12
@@ -58,15 +61,15 @@ class Columns:
     notes: tuple[tuple[str, Tone], ...] = ()
 
 
-def empty_mesh(view: NodeView) -> tuple[Line, ...]:
-    """What the pane says of a node by itself."""
+def empty_mesh(view: NodeView, width: int) -> tuple[Line, ...]:
+    """What the pane says of a node by itself, in lines of `width` cells."""
     if view.snapshot is None:
         return waiting_lines(view)
     snapshot = view.snapshot
     ready = [one_line(model.id, 60) for model in snapshot.models if model.status == "ready"]
     model = Span(ready[0], "strong") if ready else Span("no model is loaded yet")
     keys = (Span("v", "accent"), muted(" to invite a machine, "), Span("J", "accent"), muted(" to join one."))
-    return (
+    steps = (
         line("This node is by itself. ", muted("Press "), *keys),
         line(""),
         line(Span("What you have", "strong")),
@@ -78,11 +81,14 @@ def empty_mesh(view: NodeView) -> tuple[Line, ...]:
         _step("", "there: ", Span("meshllm join TOKEN", "strong"), muted(", or a picture of the code")),
         _step("", "both then answer at one address, and can share a large model"),
     )
+    return tuple(part for each in steps for part in hang(each, width, _STEP if each[0].text == "  " else 0))
 
 
 def _step(key: str, text: str, *more: Span) -> Line:
     """A key and what it does."""
-    return line("  ", Span(key.ljust(3), "accent"), muted(f"{text.rstrip()} " if more else text), *more)
+    return line(
+        "  ", Span(key.ljust(_STEP - 2), "accent"), muted(f"{text.rstrip()} " if more else text), *more
+    )
 
 
 def header(width: int) -> Line:

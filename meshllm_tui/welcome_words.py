@@ -18,9 +18,10 @@ KEEP, NONE = "keep", "none"
 STEPS = ("name", "memory", "model", "mesh")
 TEXTS: dict[str, tuple[Line, ...]] = {
     "name": (
-        line("meshllm makes one endpoint of your machines, for any app that speaks"),
-        line("OpenAI's API. Four questions, and it is set up; all can be changed"),
-        line("later under Settings."),
+        line(
+            "meshllm makes one endpoint of your machines, for any app that speaks OpenAI's API. "
+            "Four questions, and it is set up; all can be changed later under Settings."
+        ),
         line(""),
         line(Span("What do the other machines call this one?", "strong")),
     ),
@@ -63,6 +64,8 @@ class Outcome:
     ok: bool
     words: str
     hint: str = ""
+    at_next_start: bool = False
+    """The node has to be started again for it."""
 
 
 def capacity(snapshot: NodeSnapshot) -> int:
@@ -98,8 +101,12 @@ def model_choices(catalog: Catalog) -> tuple[CatalogModel, ...]:
 def keep_line(snapshot: NodeSnapshot | None, width: int) -> Line:
     """The first row of the models: what there is already."""
     loaded = [model.id for model in snapshot.models] if snapshot is not None else []
-    what = f"only {fit(loaded[0], 30)}" if loaded else "none for now"
     remark = "small, here already" if loaded else "l loads one later"
+    what = (
+        f"only {fit(loaded[0], min(width - len('only ') - len(remark) - 1, 30))}"
+        if loaded
+        else "none for now"
+    )
     return line(Span(f"{what:<{_name_width(width)}} "), muted(remark))
 
 
@@ -135,7 +142,7 @@ def done_lines(outcomes: list[Outcome], wishes: Wishes) -> tuple[Line, ...]:
             lines.append(line("  ", one_line(each.hint, 300)))
     if not outcomes:
         lines.append(line("Nothing had to be changed."))
-    if any(each.ok and "next start" in each.words for each in outcomes):
+    if any(each.ok and each.at_next_start for each in outcomes):
         lines += [
             line(""),
             line(Span("! To start the node again: ", "warn"), "Ctrl+Q, “Stop the node”, then meshllm."),

@@ -1,9 +1,9 @@
 """Every key, made from the registry of actions."""
 
-import textwrap
 from collections.abc import Mapping
 from typing import ClassVar
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
@@ -11,25 +11,27 @@ from textual.content import Content
 from textual.widgets import Static
 
 from meshllm_tui.actions.registry import help_rows
+from meshllm_tui.hanging import hang
 from meshllm_tui.present import Line, Span, line
 from meshllm_tui.screens.dialog import Dialog
 from meshllm_tui.widgets.styled import content
 
 _KEYS_WIDTH = 20
 """Cells of the column of keys."""
-_TEXT_WIDTH = 54
-"""Cells of the column of texts, where the dialog is as wide as it gets."""
+_WIDEST = 84
+"""Cells of the dialog where the terminal has them, as its style sheet says."""
+_FRAME = 7
+"""Cells of its border, its padding and its scroll bar."""
 
 
-def help_lines(key_map: Mapping[str, str], page: str) -> tuple[Line, ...]:
-    """The help as lines; what works on the open page comes first."""
+def help_lines(key_map: Mapping[str, str], page: str, width: int) -> tuple[Line, ...]:
+    """The help in lines of `width` cells; what works on the open page comes first."""
     lines: list[Line] = []
     for title, rows in help_rows(key_map, page):
         lines += [line(Span(title, "strong"))]
         for keys, text in rows:
-            first, *more = textwrap.wrap(text, _TEXT_WIDTH) or [""]
-            lines += [line("  ", Span(keys.ljust(_KEYS_WIDTH), "accent"), first)]
-            lines += [line(" " * (_KEYS_WIDTH + 2), rest) for rest in more]
+            row = line("  ", Span(keys.ljust(_KEYS_WIDTH), "accent"), text)
+            lines += hang(row, width, _KEYS_WIDTH + 2)
         lines += [line("")]
     return tuple(lines[:-1])
 
@@ -53,7 +55,12 @@ class HelpScreen(Dialog[None]):
         with VerticalScroll(classes="dialog", id="help") as frame:
             frame.border_title = Content("Help")
             frame.border_subtitle = Content("Esc closes")
-            yield Static(content(help_lines(self._key_map, self._page)), markup=False)
+            yield Static(markup=False)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """What goes on in another line stands below its own text, however wide the dialog is."""
+        width = min(_WIDEST, event.size.width * 95 // 100) - _FRAME
+        self.query_one(Static).update(content(help_lines(self._key_map, self._page, width)))
 
     def action_scroll(self, lines: int) -> None:
         """Scroll by lines."""

@@ -57,6 +57,8 @@ class WelcomeScreen(Dialog[str]):
         self._known = ("", 0.0)
         """Name and memory as they are configured."""
         self._applying = False
+        self._called = ""
+        """The name that was put into the box; what else is there a person wrote."""
 
     def compose(self) -> ComposeResult:
         """A step each, room for a refusal, the buttons."""
@@ -81,8 +83,7 @@ class WelcomeScreen(Dialog[str]):
     def on_mount(self) -> None:
         """The node may know better than this program what it is called."""
         self.query_one(Input).cursor_blink = False
-        snapshot = self._session.snapshot
-        self.query_one(Input).value = one_line(snapshot.name, NAME_LIMIT) if snapshot is not None else ""
+        self._draw_name()
         meshes = self.query_one("#welcome-mesh", RowList)
         meshes.show_rows([each[0] for each in MESHES], [(mesh_line(each),) for each in MESHES])
         self._draw_memory()
@@ -90,9 +91,15 @@ class WelcomeScreen(Dialog[str]):
         self.run_worker(self._ask_config(), group="config", exit_on_error=False)
         self.run_worker(self._ask_catalog(), group="catalog", exit_on_error=False)
 
+    def on_resize(self) -> None:
+        """The models' names are cut for the width."""
+        if self._models:
+            self._draw_models()
+
     def on_snapshot_changed(self, event: SnapshotChanged) -> None:
-        """The hardware may have been told only now."""
+        """Name and hardware may have been told only now: a node that starts tells them after its id."""
         event.stop()
+        self._draw_name()
         self._draw_memory()
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
@@ -127,10 +134,15 @@ class WelcomeScreen(Dialog[str]):
 
     def _draw_models(self) -> None:
         shown, memory = self.query_one("#welcome-model", RowList), self._memory
-        # The frame, its padding, and that of a row.
-        width = min(WIDTH, self.app.size.width * 95 // 100) - 8
+        # The frame, its padding, that of a row, and a scroll bar: with it rows must not need more lines.
+        width = min(WIDTH, self.app.size.width * 95 // 100) - 10
         rows = [(model_line(model, memory, width),) for model in self._models.values()]
         shown.show_rows([KEEP, *self._models], [(keep_line(self._session.snapshot, width),), *rows])
+
+    def _draw_name(self) -> None:
+        snapshot, box = self._session.snapshot, self.query_one(Input)
+        if snapshot is not None and box.value == self._called:
+            box.value = self._called = one_line(snapshot.name, NAME_LIMIT)
 
     def _draw_memory(self) -> None:
         snapshot = self._session.snapshot
@@ -151,7 +163,7 @@ class WelcomeScreen(Dialog[str]):
         done = step == DONE
         if step == "model" and self._models:
             self._draw_models()
-        keys = "Enter next, F7 back, Esc skips it all"
+        keys = f"Enter next, {'' if step == STEPS[0] else 'F7 back, '}Esc skips it all"
         place = "" if done else f"{STEPS.index(step) + 1} of {len(STEPS)} · "
         frame = self.query_one("#welcome", Vertical)
         frame.border_subtitle = Content(place + ("Enter closes" if done else keys))
@@ -238,7 +250,9 @@ class WelcomeScreen(Dialog[str]):
             done = await self._session.act("configure", key=key, value=value)
         except MeshError as error:
             return Outcome(False, error.message, error.hint)
-        return Outcome(True, str(done.get("words", f"{key} is written.")))
+        words = str(done.get("words", f"{key} is written."))
+        # The model is loaded without that.
+        return Outcome(True, words, at_next_start=key != "models" and "next start" in words)
 
     async def _load(self, ref: str) -> Outcome:
         try:

@@ -108,7 +108,7 @@ class MeshPane(Vertical):
         self._show_waiting(snapshot)
         if snapshot is None or snapshot.mesh is None:
             self._head((), "Mesh")
-            self._list.show_note(empty_mesh(view))
+            self._list.show_note(empty_mesh(view, width))
         elif as_map:
             self._head((), f"Mesh {mesh_name(snapshot.mesh)}", len(snapshot.peers) + 1)
             self._map.draw(snapshot, width, height, view.rtts.bars)

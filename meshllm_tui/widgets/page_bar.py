@@ -13,7 +13,11 @@ from meshllm_tui.actions.pages import PAGES
 
 
 class PageBar(Widget):
-    """All pages with their digits, this one marked. Narrower terminals get shorter names, then digits."""
+    """All pages with their digits, this one marked. Narrower terminals get shorter names, then digits.
+
+    At 80 columns the short names fit with a single space between them; a digit then stands out from the
+    name before it.
+    """
 
     ALLOW_SELECT = False
 
@@ -28,31 +32,51 @@ class PageBar(Widget):
         super().__init__(id="pages")
         self._active = active
 
-    def _words(self) -> list[tuple[str, str]]:
-        """Name and text of each page, in the longest form that fits."""
-        names = [page.name for page in PAGES]
+    def _form(self) -> tuple[list[str], int]:
+        """Text of each page in the longest form that fits, and how many spaces stand between two."""
         forms = (
             [f"{page.key} {page.title}" for page in PAGES],
             [f"{page.key} {page.short}" for page in PAGES],
             [f"{page.key} {page.short}" if page.name == self._active else page.key for page in PAGES],
         )
-        fitting = (form for form in forms if sum(map(len, form)) + 2 * len(form) <= self.size.width)
-        return list(zip(names, next(fitting, forms[-1]), strict=True))
+        tries = ((forms[0], 2), (forms[1], 2), (forms[1], 1))
+        fitting = (each for each in tries if _width(*each) <= self.size.width)
+        return next(fitting, (forms[-1], 2))
 
     def render(self) -> RenderResult:
         """The row."""
+        form, spaces = self._form()
+        if spaces == 1:
+            return self._close(form)
         row = Content("")
-        for name, text in self._words():
-            style = "bold reverse" if name == self._active else "$muted"
-            row += Content.assemble((f" {text} ", style))
+        for index, text in enumerate(form):
+            row += Content.assemble((f" {text} ", "bold reverse" if index == self._index else "$muted"))
         return row
+
+    def _close(self, form: list[str]) -> Content:
+        """Names with one space between them; the mark takes that at both sides."""
+        row = Content(" ")
+        for text in form:
+            row += Content.assemble((text[:1], "bold $foreground"), (f"{text[1:]} ", "$muted"))
+        start = sum(len(text) + 1 for text in form[: self._index])
+        return row.stylize("bold reverse", start, start + len(form[self._index]) + 2)
+
+    @property
+    def _index(self) -> int:
+        return next(index for index, page in enumerate(PAGES) if page.name == self._active)
 
     def on_click(self, event: events.Click) -> None:
         """Ask for the page under the mouse."""
         event.stop()
+        form, spaces = self._form()
         at = 0
-        for name, text in self._words():
-            at += len(text) + 2
+        for page, text in zip(PAGES, form, strict=True):
+            at += len(text) + spaces
             if event.x < at:
-                self.post_message(self.Chosen(name))
+                self.post_message(self.Chosen(page.name))
                 return
+
+
+def _width(form: list[str], spaces: int) -> int:
+    """Cells of a row, with one more at either end."""
+    return sum(map(len, form)) + spaces * (len(form) - 1) + 2

@@ -1,5 +1,7 @@
 """Keys, mouse and sizes of the home screen."""
 
+import re
+
 import pytest
 from textual.widget import Widget
 from textual.widgets import Input
@@ -130,6 +132,28 @@ async def test_digits_and_clicks_open_pages_at_any_size(size: tuple[int, int]) -
         bar = screen.text.splitlines()[1]
         await screen.pilot.click("#pages", offset=(bar.index("7"), 0))
         await screen.until(lambda: screen.app.page.NAME == "chat")
+
+
+@pytest.mark.parametrize("width", [80, 90, 100, 120, 300])
+async def test_every_page_is_named_where_80_columns_are(width: int) -> None:
+    async with dashboard(size=(width, 24)) as screen:
+        titles = [f"{page.key} {page.title}" for page in PAGES]
+        assert names_in_bar(screen) in ([f"{page.key} {page.short}" for page in PAGES], titles)
+
+
+def names_in_bar(screen: Screen) -> list[str]:
+    return re.split(r" +(?=[0-9])", screen.text.splitlines()[1].strip())
+
+
+async def test_names_that_stand_close_are_clicked_at_both_ends() -> None:
+    async with dashboard(size=(80, 24)) as screen:
+        bar, names = screen.text.splitlines()[1], names_in_bar(screen)
+        for page, text in zip((*PAGES[1:], PAGES[0]), (*names[1:], names[0]), strict=True):
+            for at in (0, len(text) - 1):
+                await screen.pilot.click("#pages", offset=(bar.index(text) + at, 0))
+                await screen.pilot.pause(0.1)
+                assert page.name == screen.app.page.NAME
+                assert screen.text.splitlines()[1] == bar
 
 
 @pytest.mark.parametrize(

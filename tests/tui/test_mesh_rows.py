@@ -220,12 +220,12 @@ def test_facts_of_this_node() -> None:
 
 
 def test_a_node_by_itself_is_told_what_to_press() -> None:
-    words = plain(empty_mesh(live(bare()))).splitlines()
+    words = plain(empty_mesh(live(bare()), 100)).splitlines()
     assert words[0] == "This node is by itself. Press v to invite a machine, J to join one."
     assert "  e  copies http://127.0.0.1:9337/v1: what chat apps are told" in words
     assert "  l  loads a model: no model is loaded yet" in words
-    assert "  7  chats with SmolLM2-135M-Instruct" in plain(empty_mesh(live(serving()))).splitlines()
-    assert plain(empty_mesh(NodeView(started_by_us=True))) == "◌ starting the node…"
+    assert "  7  chats with SmolLM2-135M-Instruct" in plain(empty_mesh(live(serving()), 100)).splitlines()
+    assert plain(empty_mesh(NodeView(started_by_us=True), 100)) == "◌ starting the node…"
 
 
 def test_the_status_line_tells_the_mesh() -> None:

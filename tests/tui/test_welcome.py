@@ -14,6 +14,7 @@ from meshllm_tui.pages.mesh import MeshPage
 from meshllm_tui.screens.ask import AskScreen
 from meshllm_tui.screens.welcome import WelcomeScreen
 from meshllm_tui.themes import THEMES
+from meshllm_tui.widgets.pane import RowList
 from tests.tui.conftest import Screen, dashboard
 from tests.tui.model_samples import catalog
 from tests.tui.samples import GIB, ScriptedClient, bare, fold, ready
@@ -189,6 +190,38 @@ async def test_hostile_names_stay_in_their_line(tmp_path: Path) -> None:
         assert "[red]xxx" in screen.text
         assert "\x1b" not in screen.text
         assert "\u202e" not in screen.text
+
+
+@pytest.mark.parametrize("written", ["", "den"])
+async def test_a_node_that_says_its_name_late(tmp_path: Path, written: str) -> None:
+    """A node that was started for this dashboard has an id before it has a name and hardware."""
+    client, told = fresh(), bare()
+    client.state = msgspec.structs.replace(told, name="", memory_total=0, devices=())
+    async with dashboard(client, size=(80, 24), welcome_marker=tmp_path / "seen") as screen:
+        await asked(screen)
+        await screen.press(*written)
+        client.state = told
+        client.queue.put_nowait(NodeError("the stream broke"))
+        await screen.until(lambda: screen.app.session.snapshot == told)
+        await screen.until(lambda: (written or "workshop") in screen.text.split("call this one?")[1])
+        await screen.press("enter")
+        await screen.until(lambda: "Three quarters" in screen.text)
+        assert client.acted == []
+
+
+@pytest.mark.parametrize("size", [(60, 20), (80, 24), (120, 40)], ids=str)
+async def test_every_model_is_one_line_even_beside_a_scroll_bar(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
+    """Else the line more keeps the scroll bar, which keeps the line."""
+    async with dashboard(fresh(), size=(60, 20), welcome_marker=tmp_path / "seen") as screen:
+        await asked(screen)
+        await screen.press("enter", "enter")
+        assert "3 of 4" in screen.text
+        await screen.pilot.resize_terminal(*size)
+        await screen.pilot.pause(0.1)
+        rows = screen.app.screen.query_one("#welcome-model", RowList)
+        assert rows.virtual_size.height == rows.option_count, screen.text
 
 
 async def test_memory_that_is_set_already_stays_unless_it_is_changed(tmp_path: Path) -> None:
