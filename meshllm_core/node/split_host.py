@@ -208,7 +208,7 @@ class SplitHost(ModelRow):
 
         What a model that was just unloaded gives back there is known here with the next announcement.
         """
-        if len(self.mesh.machines()) < 2 or self.topology_lock:
+        if len(self.mesh.machines()) < 2:
             return False
         self._news_until = self._news_until or time.monotonic() + NEWS_SECONDS
         before = [(one.node, one.lent, one.excluded) for one in self.mesh.machines()]

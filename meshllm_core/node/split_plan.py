@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from meshllm_core.errors import ConfigError, ModelTooLarge
+from meshllm_core.errors import ConfigError, ModelTooLarge, NotInMesh
 from meshllm_core.ids import NodeId
 from meshllm_core.models.fit import EngineSettings
 from meshllm_core.planner.chunk import Chunks, StagePace, choose_chunks
@@ -126,7 +126,8 @@ def plan_split(
 ) -> SplitPlan | Alone:
     """Stages for `machines`, of which the last is the coordinator. `links`: RTT in ms by names.
 
-    Raises ModelTooLarge with what is missing and what would fit, ConfigError for a lock that does not hold.
+    Raises ModelTooLarge with what is missing and what would fit, NotInMesh for a machine of a lock that is
+    not there, ConfigError for a lock that never holds.
     """
     request = wish.request(machines, links)
     if wish.lock is not None:
@@ -165,6 +166,13 @@ def _locked(
         msgspec.structs.replace(stage, node=names.get(stage.node.lower(), stage.node))
         for stage in lock.stages
     )
+    for name in (stage.node for stage in named):
+        away = machines[name].excluded if name in machines else "it is not in the mesh now"
+        if away:
+            raise NotInMesh(
+                f"{file} has a stage on {name[:64]}: {away.rstrip('.')}.",
+                hint=f"Start meshllm there, or plan without it; here are {', '.join(sorted(machines)[:8])}.",
+            )
     last = named[-1].node
     if last != coordinator.name:
         raise ConfigError(

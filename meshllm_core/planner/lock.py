@@ -7,7 +7,7 @@ It is never replaced by a plan; whether it fits is still checked.
 
 import msgspec
 
-from meshllm_core.errors import ConfigError
+from meshllm_core.errors import ConfigError, ModelTooLarge
 from meshllm_core.models.keys import MAX_LAYERS
 from meshllm_core.models.units import show_bytes
 from meshllm_core.planner.build import Builder
@@ -78,7 +78,7 @@ def write_lock(model: SplitModel, candidate: Candidate) -> bytes:
 def honour(lock: TopologyLock, request: PlanRequest, where: str) -> Candidate:
     """The locked topology as a candidate, with the longest context that fits it.
 
-    Raises ConfigError naming what does not match: the model, a node, the layers, a cut, the memory.
+    Raises ConfigError naming what does not match: the model, a node, the layers, a cut; ModelTooLarge.
     """
     _same_model(lock, request.model, where)
     nodes = tuple(_named(stage.node, request, where) for stage in lock.stages)
@@ -107,7 +107,10 @@ def honour(lock: TopologyLock, request: PlanRequest, where: str) -> Candidate:
                     target_ms=request.target_ms,
                     assumed=builder.costs.assumed,
                 )
-    raise _broken(where, f"it does not fit: {short}")
+    raise ModelTooLarge(
+        f"The topology lock {where} cannot be used now: it does not fit: {short}.",
+        hint="Free memory there, take a smaller context, or plan without it.",
+    )
 
 
 def _shortage(candidate: Candidate) -> str:
