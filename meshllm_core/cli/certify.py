@@ -7,6 +7,7 @@ import typer
 
 from meshllm_core.cli.control import absolute
 from meshllm_core.cli.diagnostics import Progress, say
+from meshllm_core.cli.interrupts import interruptible
 from meshllm_core.cli.models import open_hub
 from meshllm_core.cli.options import AsJson
 from meshllm_core.cli.output import emit, emit_json
@@ -65,8 +66,15 @@ def certify(
         signers.append(load_or_create(paths).key)
         return signers[0]
 
-    result = measure(plan, paths, key, _shower(progress))
-    progress.end()
+    try:
+        with interruptible():
+            result = measure(plan, paths, key, _shower(progress))
+    except KeyboardInterrupt:
+        progress.end()
+        say("Stopped. Nothing was measured, and nothing is left of it.")
+        raise
+    finally:
+        progress.end()
     records = CertificateStore(paths.certificates).load()
     document = certify_text.document(
         Artifact(result.artifact, name),

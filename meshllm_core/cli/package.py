@@ -9,6 +9,7 @@ import typer
 from meshllm_core.cli import package_text
 from meshllm_core.cli.control import absolute
 from meshllm_core.cli.diagnostics import Progress, say
+from meshllm_core.cli.interrupts import interruptible
 from meshllm_core.cli.models import open_hub, show_progress
 from meshllm_core.cli.options import AsJson
 from meshllm_core.cli.output import clean, emit, emit_json, fields
@@ -83,15 +84,20 @@ def build(
         raise ConfigError(f"{model} is not on this disk.", hint=f"`meshllm models download {model}` first.")
     progress = Progress()
     try:
-        built = build_package(
-            located.files[0],
-            out,
-            created_at=int(time.time()),
-            origin=Origin(model_id, source_repo, source_revision),
-            probes=_probes(located.files, paths) if with_probes else None,
-            certificates=[raw for raw, _ in CertificateStore(paths.certificates).load_signed()],
-            on_progress=show_progress(progress),
-        )
+        with interruptible():
+            built = build_package(
+                located.files[0],
+                out,
+                created_at=int(time.time()),
+                origin=Origin(model_id, source_repo, source_revision),
+                probes=_probes(located.files, paths) if with_probes else None,
+                certificates=[raw for raw, _ in CertificateStore(paths.certificates).load_signed()],
+                on_progress=show_progress(progress),
+            )
+    except KeyboardInterrupt:
+        progress.end()
+        say("Stopped. No package was made.")
+        raise
     finally:
         progress.end()
     if as_json:

@@ -1,7 +1,6 @@
 """Measuring the codecs of a model, from its files to signed records: for the command and for the node."""
 
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from meshllm_core.models.hub import Hub
 from meshllm_core.models.locate import locate
 from meshllm_core.models.marks import in_use
 from meshllm_core.models.memory import usable_cores
+from meshllm_core.models.scratch import scratch
 from meshllm_core.models.stage_file import plan_stage_file
 from meshllm_core.models.stage_rules import StageRules
 from meshllm_core.models.stage_source import local_files, open_source
@@ -139,9 +139,8 @@ def measure(
     """
     with in_use(plan.files):
         artifact = _hash(plan.files, report)
-        paths.cache.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=paths.cache, prefix="certify-") as folder:
-            stages = [_write(plan.rules, split, Path(folder), report) for split in plan.splits]
+        with scratch(paths.cache, "certify") as folder:
+            stages = [_write(plan.rules, split, folder, report) for split in plan.splits]
             job = _job(plan, stages)
 
             def positions(doing: Doing) -> None:

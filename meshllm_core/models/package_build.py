@@ -1,7 +1,5 @@
 """Cuts a GGUF of this disk into a layer package. The folder appears whole or not at all."""
 
-import secrets
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,9 +23,10 @@ from meshllm_core.models.package_fragment import (
 from meshllm_core.models.package_probes import PROBES_NAME, GoldenProbes, encode_probes
 from meshllm_core.models.package_write import check_disk, write_plan
 from meshllm_core.models.resolve import OnProgress, free_disk
+from meshllm_core.models.scratch import scratch
 from meshllm_core.models.split import model_stem
 from meshllm_core.models.stage_source import local_files, open_source
-from meshllm_core.models.storage import PARTIAL_SUFFIX, storing
+from meshllm_core.models.storage import storing
 
 
 @dataclass(frozen=True)
@@ -67,8 +66,7 @@ def build_package(
     `created_at` in seconds since the epoch; `certificates` are signed, of any model: those of this one
     go along. Raises ModelError, StorageError, ConfigError.
     """
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise ConfigError(f"{target} exists already.", hint="Name a folder that does not exist yet.")
+    _check_new(target)
     facts = inspect_model(path)
     source = open_source(local_files(path))
     layers = count_layers(source.tensors, source.name)
@@ -77,9 +75,9 @@ def build_package(
     total = sum(plan.size for plan in plans.values())
     check_disk(target.absolute().parent, total, f"The package of {source.name}", disk_free)
     hashes = [sha256_of(file) for file in facts.files]
-    # A name of its own, beside the target: what is renamed must be on the same disk.
-    fresh = target.absolute().with_name(f".{target.name}.{secrets.token_hex(4)}{PARTIAL_SUFFIX}")
-    try:
+    # Beside the target: what is renamed must be on the same disk.
+    with scratch(target.absolute().parent, target.absolute().name) as folder:
+        fresh = folder / "package"
         artifacts = _write_all(plans, fresh, on_progress)
         manifest = _manifest(artifacts, facts.files, hashes, facts.width, origin, created_at)
         data = manifests.encode_manifest(manifest)
@@ -89,13 +87,22 @@ def build_package(
             if own := _certificates(certificates, manifest):
                 (fresh / CERTIFICATES_NAME).write_bytes(encode_certificates(own))
             (fresh / manifests.MANIFEST_NAME).write_bytes(data)
-            if target.exists():
-                target.rmdir()
-            fresh.rename(target)
-    except BaseException:
-        shutil.rmtree(fresh, ignore_errors=True)
-        raise
+        _install(fresh, target)
     return BuiltPackage(target, manifest, manifests.identity(data), total + len(data))
+
+
+def _check_new(target: Path) -> None:
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise ConfigError(f"{target} exists already.", hint="Name a folder that does not exist yet.")
+
+
+def _install(fresh: Path, target: Path) -> None:
+    """All of it appears at once, if nobody made the target meanwhile."""
+    with storing(target.absolute().parent):
+        _check_new(target)
+        if target.exists():
+            target.rmdir()
+        fresh.rename(target)
 
 
 def _certificates(raws: Sequence[bytes], manifest: manifests.Manifest) -> list[bytes]:

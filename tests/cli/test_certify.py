@@ -62,7 +62,7 @@ def test_a_short_measurement(meshllm: Run, paths: Paths, monkeypatch: pytest.Mon
     records = CertificateStore(paths.certificates).load()
     assert {one.certificate.artifact.hex() for one in records} == {done.document["artifact"]}
     assert len(records) == 2
-    assert not list(paths.cache.glob("certify-*"))
+    assert not list(paths.cache.glob(".certify.*"))
     lines = certify_text.show(done.document).splitlines()
     assert "cut at 15: 16 positions" in lines
     assert [line.split()[0] for line in lines[-3:]] == ["noise", "f16", "q8x"]

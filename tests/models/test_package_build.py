@@ -152,6 +152,17 @@ def test_nothing_appears_when_a_build_fails(
         build(model, tmp_path / "p")
 
 
+def test_of_two_at_once_the_second_finds_it_there(model: Path, tmp_path: Path) -> None:
+    def meanwhile(done: int, total: int) -> None:
+        if not (tmp_path / "p").exists():
+            build(model, tmp_path / "p")
+
+    with pytest.raises(ConfigError, match="exists already"):
+        build_package(model, tmp_path / "p", created_at=1, on_progress=meanwhile)
+    assert {path.name for path in tmp_path.iterdir()} <= {"p", model.name}
+    assert not [problem for _, problem in verify_package(open_package(tmp_path / "p")) if problem]
+
+
 def test_a_model_with_a_layer_missing_is_not_packaged(model: Path, tmp_path: Path) -> None:
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(model.read_bytes().replace(b"blk.3.", b"blk.2_"))

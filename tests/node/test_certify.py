@@ -75,7 +75,7 @@ async def node_of(folder: Path) -> AsyncIterator[Desk]:
 
 def left(paths: Paths) -> list[Path]:
     """What a measurement left behind."""
-    return [*paths.cache.glob("certify-*"), *paths.certificates.glob("*")]
+    return [*paths.cache.glob(".certify.*"), *paths.certificates.glob("*")]
 
 
 def measuring_children() -> list[psutil.Process]:
@@ -116,7 +116,7 @@ async def test_a_short_measurement_is_told_and_listed(
         assert (row.name, row.threads, row.verdict) == (embedded_model().name, 1, "untested")
         assert row.floor_mean_kl > 0
         assert "it takes 2000" in row.reason
-        assert not list(node.paths.cache.glob("certify-*"))
+        assert not list(node.paths.cache.glob(".certify.*"))
 
 
 @pytest.mark.model
