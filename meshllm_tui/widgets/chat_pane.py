@@ -99,6 +99,10 @@ class ChatPane(ChatTools):
 
     def open(self, conversation: Conversation, *, keep_model: bool = False) -> None:
         """Show another conversation and go on with it; nothing must be being answered."""
+        last = self.conversation.last
+        if last is not None and self.prompt.text == last.question:
+            # It came back as it was not answered, and belongs to the conversation that is left.
+            self.prompt.clear()
         self.conversation = conversation
         self._end_editing()
         if conversation.model and not (keep_model and self._chosen):
@@ -186,12 +190,21 @@ class ChatPane(ChatTools):
         if event.state is WorkerState.ERROR:
             answer.fail(f"the dashboard failed: {event.worker.error!r}", "Please report it with the log.")
         if answer.state == "failed":
-            self.post_message(ActionFailed("the answer", MeshError(answer.error, hint=answer.hint)))
+            self._tell_failure(MeshError(answer.error, hint=answer.hint))
             if not answer.text and not self.prompt.text:
+                # All of it is chosen: whoever wants to ask something else just writes.
                 self.prompt.text = last.question
+                self.prompt.select_all()
         self.post_message(TokensArrived())
         self.post_message(self.Changed(self.conversation))
         self.refresh_bindings()
+
+    def _tell_failure(self, error: MeshError) -> None:
+        """Who sees the conversation reads it there; a notice would only cover the prompt."""
+        if self.app.screen is self.screen:
+            self._session.note("error", f"the answer failed: {error}")
+        else:
+            self.post_message(ActionFailed("the answer", error))
 
     def on_prompt_scrolled(self, event: Prompt.Scrolled) -> None:
         """Page through the conversation from the prompt."""

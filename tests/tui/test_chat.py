@@ -94,6 +94,38 @@ async def test_the_next_question_carries_the_conversation() -> None:
         assert [each["content"] for each in screen.client.asked[1][0]] == ["a", "one", "b"]
 
 
+async def test_a_question_that_failed_is_replaced_by_the_next_one_and_nothing_covers_the_prompt() -> None:
+    """What came back into the prompt is chosen: writing takes its place, and arrows keep it."""
+    busy = Overloaded("Every lane is busy.", hint="Try again.")
+    async with dashboard(ScriptedClient(answer=[busy])) as screen:
+        await ask(screen, "first")
+        await screen.until(lambda: idle(screen) and chat(screen).prompt.text == "first")
+        await screen.press(*"second", "enter")
+        await screen.until(lambda: idle(screen) and chat(screen).prompt.text == "second")
+        assert [turn.question for turn in chat(screen).conversation.turns] == ["second"]
+        assert screen.toasts == []
+        await screen.press("end", "!")
+        assert chat(screen).prompt.text == "second!"
+        await screen.press("escape", "9")
+        await screen.until(lambda: "the answer failed: Every lane is busy." in screen.text)
+
+
+async def test_a_question_that_came_back_does_not_follow_into_another_conversation() -> None:
+    async with dashboard(ScriptedClient(answer=[Overloaded("Every lane is busy.")])) as screen:
+        await ask(screen, "why")
+        await screen.until(lambda: idle(screen) and chat(screen).prompt.text == "why")
+        await screen.press("escape", "n")
+        await screen.until(lambda: not chat(screen).conversation.turns)
+        assert chat(screen).prompt.text == ""
+
+
+async def test_few_notices_at_a_time_the_newest_of_them() -> None:
+    async with dashboard() as screen:
+        for number in range(9):
+            screen.app.notify(f"notice {number}")
+        await screen.until(lambda: screen.toasts == ["notice 6", "notice 7", "notice 8"])
+
+
 async def test_escape_stops_the_answer_then_leaves_the_prompt() -> None:
     client = ScriptedClient(answer=[ChatDelta(text="half an ans")], hold=asyncio.Event())
     async with dashboard(client) as screen:
