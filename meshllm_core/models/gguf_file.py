@@ -98,7 +98,7 @@ def parse_head(stream: BinaryIO, size: int, path: Path) -> GgufHead:
     version, tensor_count, key_count = _read_start(cursor)
     values, spans = _read_values(cursor, key_count)
     alignment = _alignment(cursor, values)
-    tensors = tuple(_read_tensor(cursor) for _ in range(tensor_count))
+    tensors = _read_tensors(cursor, tensor_count)
     data_offset = -(-cursor.position // alignment) * alignment
     _check_data(path.name, tensors, alignment, data_offset, size)
     return GgufHead(path, version, values, tensors, size, data_offset, spans, alignment)
@@ -190,8 +190,19 @@ def _alignment(cursor: Cursor, values: Mapping[str, Value]) -> int:
     return alignment
 
 
+def _read_tensors(cursor: Cursor, count: int) -> tuple[Tensor, ...]:
+    found: dict[str, Tensor] = {}
+    for _ in range(count):
+        tensor = _read_tensor(cursor)
+        if found.setdefault(tensor.name, tensor) is not tensor:
+            raise cursor.damaged(f"the tensor {tensor.name!r} is there twice")
+    return tuple(found.values())
+
+
 def _read_tensor(cursor: Cursor) -> Tensor:
     name = _text(cursor, MAX_NAME_BYTES, "a tensor name")
+    if "\ufffd" in name:
+        raise cursor.damaged(f"the tensor name {name!r} is not UTF-8")
     (dimensions,) = (int(v) for v in cursor.unpack(_U32, f"the tensor {name}"))
     if dimensions > MAX_DIMENSIONS:
         raise cursor.damaged(f"the tensor {name!r} has {dimensions} dimensions")

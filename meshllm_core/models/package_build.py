@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from meshllm_core.certify.record import open_certificate
-from meshllm_core.errors import ConfigError
+from meshllm_core.errors import ConfigError, ModelFileInvalid
 from meshllm_core.models import package_manifest as manifests
 from meshllm_core.models.digest import sha256_of
 from meshllm_core.models.inspect import inspect_model
@@ -19,13 +19,14 @@ from meshllm_core.models.package_fragment import (
     Role,
     count_layers,
     layer_role,
+    role_of,
 )
 from meshllm_core.models.package_probes import PROBES_NAME, GoldenProbes, encode_probes
 from meshllm_core.models.package_write import check_disk, write_plan
 from meshllm_core.models.resolve import OnProgress, free_disk
 from meshllm_core.models.scratch import scratch
 from meshllm_core.models.split import model_stem
-from meshllm_core.models.stage_source import local_files, open_source
+from meshllm_core.models.stage_source import StageSource, local_files, open_source
 from meshllm_core.models.storage import storing
 
 
@@ -72,6 +73,7 @@ def build_package(
     layers = count_layers(source.tensors, source.name)
     fragments = Fragments(source)
     plans = {role: fragments.plan(role, layers) for role in roles(layers)}
+    _check_plans(source, plans, layers)
     total = sum(plan.size for plan in plans.values())
     check_disk(target.absolute().parent, total, f"The package of {source.name}", disk_free)
     hashes = [sha256_of(file) for file in facts.files]
@@ -89,6 +91,18 @@ def build_package(
             (fresh / manifests.MANIFEST_NAME).write_bytes(data)
         _install(fresh, target)
     return BuiltPackage(target, manifest, manifests.identity(data), total + len(data))
+
+
+def _check_plans(source: StageSource, plans: dict[Role, GgufPlan], layers: int) -> None:
+    """Whether others could use the package: `verify` would refuse the same."""
+    if not source.layers <= layers <= source.blocks:
+        raise source.keys.invalid(f"it has {layers} layers, and its key/values say {source.layers}")
+    for role, plan in plans.items():
+        if role != METADATA and not any(role_of(tensor.name) == role for tensor in plan.tensors):
+            raise ModelFileInvalid(
+                f"{source.name} cannot be packaged: it holds no tensor of {role.title}.",
+                hint="Packages are of models that make text, with the tables at both ends.",
+            )
 
 
 def _check_new(target: Path) -> None:

@@ -67,6 +67,7 @@ class StageFile:
 def plan_stage_file(rules: StageRules, start: int, end: int) -> StageFile:
     """The file of layers [start, end). Raises CutRefused; ModelFileInvalid where a layer is missing."""
     shape = rules.shape(start, end)
+    _check_tables(rules)
     found = tuple(_tensors(rules, shape))
     _check_layers(rules, shape, found)
     vocabulary = next((t.shape[1] for t in found if t.name == "token_embd.weight"), DUMMY_VOCABULARY)
@@ -82,6 +83,15 @@ def _tail(rules: StageRules) -> StageTensor:
     if found is None or found.tensor.shape != (rules.source.width, rules.source.vocabulary):
         raise rules.source.keys.invalid("it has no token embedding")
     return _copy(found, found.tensor.name)
+
+
+def _check_tables(rules: StageRules) -> None:
+    """Tables whose rows are counted must have some."""
+    for name in ("token_embd.weight", "output.weight", "output.bias", _PER_LAYER_COLUMNS, _PER_LAYER_ROWS):
+        found = rules.source.tensors.get(name)
+        least = 1 if name.endswith(".bias") else 2
+        if found is not None and (len(found.tensor.shape) < least or not found.tensor.elements):
+            raise rules.source.keys.invalid(f"the tensor {name!r} has the shape {found.tensor.shape}")
 
 
 def _check_layers(rules: StageRules, shape: StageShape, found: tuple[StageTensor, ...]) -> None:

@@ -3,6 +3,7 @@
 Key/values and tensors stay where they are; what is known of them is where their bytes are.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from io import SEEK_SET, RawIOBase
@@ -18,6 +19,8 @@ from meshllm_core.models.split import MAX_MEMBERS
 
 MAX_ARCHITECTURE = 64
 """Longest name of an architecture, in characters."""
+
+_BLOCK = re.compile(r"blk\.(\d{1,60})\.")
 
 Read = Callable[[int, int], bytes]
 """(offset, length) -> exactly that many bytes of a file. Raises a MeshError when it cannot."""
@@ -164,11 +167,20 @@ def open_source(files: Sequence[SourceFile]) -> StageSource:
 
 def _tensors(files: Sequence[SourceFile], heads: Sequence[GgufHead], keys: Keys) -> dict[str, SourceTensor]:
     found: dict[str, SourceTensor] = {}
+    blocks = keys.number("block_count", least=1, most=MAX_LAYERS)
     for file, head in zip(files, heads, strict=True):
         for tensor in head.tensors:
             known = found.get(tensor.name)
             if known is None:
+                _check_layer(tensor.name, blocks, keys)
                 found[tensor.name] = SourceTensor(tensor, file, head.data_offset + tensor.offset)
             elif (known.tensor.shape, known.tensor.type) != (tensor.shape, tensor.type):
                 raise keys.invalid(f"the tensor {tensor.name!r} is there twice, in two shapes")
     return found
+
+
+def _check_layer(name: str, blocks: int, keys: Keys) -> None:
+    """What llama.cpp would not find a place for must not be left out without a word."""
+    number = match[1] if (match := _BLOCK.match(name)) else "0"
+    if str(int(number)) != number or int(number) >= blocks:
+        raise keys.invalid(f"the tensor {name!r} belongs to none of its {blocks} layers")

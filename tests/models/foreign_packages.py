@@ -46,15 +46,17 @@ def entry(key: str, value: object) -> bytes:
     raise TypeError(key)
 
 
-def write_gguf(entries: Sequence[bytes], tensors: Sequence[Tensor], *, version: int = 3) -> bytes:
-    """A whole file, aligned to 32 bytes."""
+def write_gguf(
+    entries: Sequence[bytes], tensors: Sequence[Tensor], *, version: int = 3, alignment: int = 32
+) -> bytes:
+    """A whole file; an alignment of its own must be among the entries."""
     out = b"GGUF" + struct.pack("<IQQ", version, len(tensors), len(entries)) + b"".join(entries)
     data = b""
     for name, shape, content in tensors:
         out += text(name) + struct.pack(f"<I{len(shape)}Q", len(shape), *shape)
         out += struct.pack("<IQ", 0, len(data))
-        data += content + bytes(-len(content) % 32)
-    return out + bytes(-len(out) % 32) + data
+        data += content + bytes(-len(content) % alignment)
+    return out + bytes(-len(out) % alignment) + data
 
 
 def key_values(**more: object) -> list[bytes]:
