@@ -31,3 +31,5 @@ class ChainSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens of a prompt in one unit."""
     ahead: int = 3
     """Chunks of a prompt that may be on their way while an earlier one is computed."""
+    others: str = ""
+    """Names of the machines that a driver waits for, for people."""

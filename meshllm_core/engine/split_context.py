@@ -291,7 +291,8 @@ class SplitContext:
 
     def _wait(self) -> None:
         """For the next rows that are of use, or not. Raises ChainEnded when none come."""
-        seconds, why = WAIT_SECONDS, f"The stages gave nothing for {WAIT_SECONDS:.0f} s."
+        whose = f" on {self._chain.others}" if self._chain.others else ""
+        seconds, why = WAIT_SECONDS, f"The stages{whose} gave nothing for {WAIT_SECONDS:.0f} s."
         while True:
             came = self._units.get(seconds)
             if came is None:

@@ -45,6 +45,8 @@ NEWS_SECONDS = 5.0
 """So long who does not wait for machines gives them to say what is free again."""
 LENT_STEP = 64 << 20
 """… what counts as a difference in what one lends, in bytes."""
+STOOD_SECONDS = 20.0
+"""A chain that stood for so long was sound: its end is not counted with those before it."""
 UNPROVED = "its layers did not reproduce the model's golden probe"
 
 
@@ -61,6 +63,9 @@ class SplitMesh(Protocol):
 
     def machines(self) -> Sequence[Machine]:
         """Every member that is there, this node last."""
+
+    def away(self) -> Sequence[str]:
+        """Names of members that are not there and have not left."""
 
     @property
     def gather_certificates(self) -> Callable[[], Awaitable[None]]:
@@ -151,7 +156,11 @@ class SplitHost(ModelRow):
             await run.prove(ANSWER_SECONDS)
             self._ready(engine, model, run, time.monotonic() - began)
             self.patient = True  # What was lost may come back.
-            return await run.lost
+            ready = time.monotonic()
+            reason = await run.lost
+            if time.monotonic() - ready >= STOOD_SECONDS:
+                self._failures.clear()
+            return reason
         except ProbeFailed:
             raise
         except MeshError as error:
@@ -193,7 +202,9 @@ class SplitHost(ModelRow):
 
     async def _more_machines(self, error: MeshError) -> None:
         """Returns when the machines are others than now."""
-        text = clean_text(f"{self.id} waits for machines: {error}", 400)
+        away = self.mesh.away()[:4]
+        missed = f" (away: {', '.join(away)}; start meshllm there)" if away else ""
+        text = clean_text(f"it waits for machines{missed}: {error}", 400)
         if text != self._said:
             self._interrupted(text)
         self._set("loading", detail=text)
@@ -332,7 +343,10 @@ class SplitHost(ModelRow):
         if not self._goes_on():
             self._notice("error", clean_text(f"{reason.rstrip('.')}. It failed too often.", 400))
             self._fail(
-                NodeError(f"The chain broke too often; last: {reason}", hint="`meshllm load` it again.")
+                NodeError(
+                    f"The chain broke too often, last because {reason.rstrip('.')}.",
+                    hint=f"`meshllm doctor split {self.ref}` says who takes part; then load it again.",
+                )
             )
             return False
         await self._back_off(least=1.0)

@@ -73,6 +73,14 @@ class MeshOfSplits:
         own = read_memory().available, self.memory_usable()
         return [*unique, Machine(self.me, self.name, *own, pace=self.pace(), kind=self.kind())]
 
+    def away(self) -> Sequence[str]:
+        """Names of members that are not there and have not left."""
+        session = self.session()
+        if session is None:
+            return ()
+        down = [node for node, state in session.mesh.gossip.peers.items() if state.status == "down"]
+        return [session.peers.name(node) for node in down if session.roster.membership(node) is not None]
+
     def _obstacle(self, node: NodeId, status: str, said: Announcement) -> str:
         session = self.session()
         if status == "suspect":

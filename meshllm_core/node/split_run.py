@@ -138,7 +138,8 @@ class SplitRun:
         engine.on_chain_broken = self._broken
         engine.on_probing = lambda: self._show(index, "probing")
         self.engine = engine
-        driver = msgspec.structs.replace(self.chain, role="driver")
+        others = " and ".join(row.node_name for row in self.rows[:index])
+        driver = msgspec.structs.replace(self.chain, role="driver", others=others)
         spec = msgspec.structs.replace(
             self.spec, files=(str(self._own),), chain=driver, probes=str(probe or "")
         )
@@ -307,7 +308,8 @@ class SplitRun:
             return
         log.error("the chain of %s is broken: %s", self.model, reason)
         if self.engine is not None:
-            self.engine.break_chain(f"The chain is broken: {reason}.")
+            again = "Its layers are shared out anew: send the request again in a moment."
+            self.engine.break_chain(f"The chain is broken: {reason.rstrip('.')}. {again}")
         self.lost.set_result(reason)
 
     async def close(self, *, withdrawn: str = "") -> None:

@@ -19,6 +19,7 @@ from meshllm_core.identity.storage import load_or_create
 from meshllm_core.models.certificates import CertificateStore, hash_artifact
 from meshllm_core.models.inspect import inspect_model
 from meshllm_core.models.stage_source import local_files, open_source
+from meshllm_core.node.split_host import STOOD_SECONDS
 from meshllm_core.paths import default_paths
 from meshllm_core.planner.real_model import planned_model
 from meshllm_core.wire.codecs import Dtype
@@ -148,6 +149,7 @@ def test_an_answer_that_a_lost_machine_ends_says_so(tmp_path: Path) -> None:
             last = [line for line in lines if '"error"' in line]
         assert len(last) == 1, last
         assert "unloaded" not in last[0] and "Bert" in last[0]
+        assert ".." not in last[0] and "send the request again" in last[0]
 
 
 def test_what_was_unloaded_may_be_loaded_again_at_once(tmp_path: Path) -> None:
@@ -171,6 +173,7 @@ def test_a_split_without_its_other_machine_is_not_ready_says_whom_it_lost_and_co
         bert.process.send_signal(signal.SIGKILL)
         lost = anna.wait(lambda s: "waits for machines" in _row(s)["error"], 60)
         assert _row(lost)["status"] == "restarting"
+        assert "Bert" in _row(lost)["error"] and "start meshllm there" in _row(lost)["error"]
         assert lost["node_state"] != "serving"
         told = [n["text"] for n in lost["notices"] if n["level"] == "warning" and NAME in n["source"]]
         anew = [text for text in told if text.endswith("It is planned anew.")]
@@ -190,6 +193,20 @@ def test_a_driver_that_dies_is_started_anew(tmp_path: Path, whole: str) -> None:
         row = _settled(anna)
         os.kill(row["pid"], signal.SIGKILL)
         anna.wait(lambda s: _row(s)["status"] == "ready" and _row(s)["pid"] != row["pid"], 60)
+        assert _ask(anna).json()["choices"][0]["text"] == whole
+
+
+def test_a_chain_that_stood_for_a_while_is_not_given_up(tmp_path: Path, whole: str) -> None:
+    with mesh(tmp_path, "Anna", "Bert", settings="restart_limit = 1\n") as (anna, _):
+        anna.act("load", model=str(require_default_model()), split=True)
+        for pause in (0.0, STOOD_SECONDS + 1):
+            row = _settled(anna)
+            assert row["status"] == "ready", row
+            time.sleep(pause)
+            os.kill(row["pid"], signal.SIGKILL)
+            anna.wait(lambda s: _row(s)["status"] != "ready", 60)
+        back = _settled(anna)
+        assert back["status"] == "ready", back
         assert _ask(anna).json()["choices"][0]["text"] == whole
 
 
