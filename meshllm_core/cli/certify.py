@@ -56,10 +56,14 @@ def certify(
     from meshllm_core.identity.storage import load_or_create
     from meshllm_core.models.cache import Cache
     from meshllm_core.models.certificates import CertificateStore
+    from meshllm_core.node.devices import list_devices
+    from meshllm_core.node.placement import check_device
 
     paths, progress = default_paths(), Progress()
     files, name = find_files(absolute(model), Cache(paths.models), open_hub(paths))
     plan = plan_measurement(files, name, cuts=cuts or (), codecs=codecs, device=device, threads=threads)
+    if device.lower() not in ("auto", "cpu"):
+        check_device(device, list_devices())
     signers: list[SigningKey] = []
 
     def key() -> "SigningKey":

@@ -40,12 +40,8 @@ def place(
     if wanted == "cpu" or (wanted == "auto" and not gpus):
         return Placement("cpu", 0, memory_free)
     if wanted != "auto":
+        check_device(device, devices)
         gpus = [entry for entry in gpus if entry.name.lower() == wanted]
-        if not gpus:
-            names = ", ".join(["auto", "CPU", *(entry.name for entry in devices if entry.kind != "cpu")])
-            raise ConfigError(
-                f"There is no device named {device}.", hint=f"Choose one of: {names}.", param="device"
-            )
     name = "auto" if wanted == "auto" else gpus[0].name
     gpu_free = sum(entry.memory_free for entry in gpus)
     if model_bytes <= gpu_free:
@@ -56,3 +52,14 @@ def place(
         "because the model is larger than the device's memory."
     )
     return Placement(name, layers, gpu_free + memory_free, note)
+
+
+def check_device(device: str, devices: Sequence[Device]) -> None:
+    """Raises ConfigError unless `device` is auto, CPU or the name of one that is no CPU."""
+    names = ["auto", "CPU", *(entry.name for entry in devices if entry.kind != "cpu")]
+    if device.lower() not in [name.lower() for name in names]:
+        raise ConfigError(
+            f"There is no device named {device}.",
+            hint=f"Choose one of: {', '.join(names)}.",
+            param="device",
+        )

@@ -25,6 +25,7 @@ Run = Callable[..., Result]
         (("--cuts", "ten"), ExitCode.USAGE, "list of layers"),
         (("--cuts", "20,10"), ExitCode.USAGE, "rising order"),
         (("--cuts", "10,10"), ExitCode.USAGE, "rising order"),
+        (("--device", "nope"), ExitCode.USAGE, "no device named nope"),
         (("--cuts", "0"), ExitCode.MODEL, "30 layers"),
         (("--cuts", "30"), ExitCode.MODEL, "30 layers"),
         (("--cuts", "99999"), ExitCode.MODEL, "30 layers"),
@@ -36,7 +37,7 @@ def test_wrong_input_is_refused_before_anything_is_read(
     done = meshllm("certify", str(embedded_model()), *arguments)
     assert (done.code, done.out) == (code, "")
     assert words in done.err
-    assert not paths.certificates.exists()
+    assert not paths.certificates.exists() and "hashing" not in done.err
 
 
 def test_a_model_that_is_not_here_is_named(meshllm: Run, tmp_path: Path) -> None:
