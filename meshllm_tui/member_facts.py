@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from meshllm_core.state.mesh_events import PeerModel, PeerRow
 from meshllm_core.state.snapshot import NodeSnapshot
 from meshllm_tui.cleaning import cells, fit, one_line
+from meshllm_tui.hanging import hang
 from meshllm_tui.mesh_rows import admitted_words
 from meshllm_tui.mesh_words import (
     BLOCKED,
@@ -43,8 +44,12 @@ def member_facts(row: PeerRow, view: NodeView) -> Iterator[Fact]:
     yield "Heard", heard, tone
     if trips := trend(view.rtts.of(row.node)):
         yield "RTT", trips, "plain"
+    blocked = snapshot.mesh is not None and row.node in snapshot.mesh.blocked
     reach = reach_words(row)
-    if reach:
+    if blocked:
+        # That there is no path is then this machine's own doing.
+        yield "Reach", "blocked here: b talks to it again", "warn"
+    elif reach:
         yield "Reach", reach, "plain" if row.reach == "both" else "warn"
     other = version_words(row, snapshot.version)
     update = {"older": ": update it", "newer": ": update this one"}.get(other.partition(" ")[0], "")
@@ -60,7 +65,7 @@ def member_facts(row: PeerRow, view: NodeView) -> Iterator[Fact]:
     skew = skew_words(row.clock_skew)
     if skew:
         yield "Clock", f"{skew} of this node's" if row.clock_skew > 0 else f"{skew} this node's", "warn"
-    if row.detail:
+    if row.detail and not blocked:
         yield "Note", one_line(row.detail, 400), "warn"
     yield "Id", one_line(row.node, 64), "muted"
 
@@ -145,32 +150,34 @@ def member_page(row: PeerRow, view: NodeView, width: int) -> tuple[Line, ...]:
     lines: list[Line] = [
         line(state.span, muted(since), "  ", row.role, muted("" if rtt == UNKNOWN else f"  RTT {rtt}")),
         line(""),
-        *(_wrapped_fact(fact) for fact in member_facts(row, view) if fact[0] != "Id"),
     ]
+    for fact in member_facts(row, view):
+        lines += _wrapped_fact(fact, width) if fact[0] != "Id" else ()
     if row.memory_total:
         free = f"{sizes(row.memory_free, row.memory_total)} free"
         lines.append(line(muted("Memory".ljust(_LABEL)), free))
     words, tone = lent_words(row)
-    lines.append(_wrapped_fact(("Lends", words, tone)))
+    lines += _wrapped_fact(("Lends", words, tone), width)
     node = one_line(row.node, 64)
-    lines += [_wrapped_fact(("Id", node[:32], "muted")), _wrapped_fact(("", node[32:], "muted"))]
+    lines += [_fact(("Id", node[:32], "muted"), width), _fact(("", node[32:], "muted"), width)]
     said = [one_line(address, 60) for address in row.addresses[:_LISTED]]
     if said:
         lines += [line(""), line(Span("Addresses it tells", "strong")), *(line(f"  {each}") for each in said)]
     lines += [line(""), line(Span("Models", "strong"))]
     ordered = sorted(row.models, key=lambda model: model.status != "ready")
-    lines += [_model_line(model, width) for model in ordered[:_LISTED]] or [line(muted("  none"))]
+    lines += [part for model in ordered[:_LISTED] for part in _model_lines(model, width)]
+    lines += [] if ordered else [line(muted("  none"))]
     if len(row.models) > _LISTED:
         lines.append(line(muted(f"  and {len(row.models) - _LISTED:,} more")))
     return tuple(lines)
 
 
-def _wrapped_fact(fact: Fact) -> Line:
+def _wrapped_fact(fact: Fact, width: int) -> tuple[Line, ...]:
     label, words, tone = fact
-    return (muted(label.ljust(_LABEL)), Span(words, tone))
+    return hang((muted(label.ljust(_LABEL)), Span(words, tone)), width, _LABEL)
 
 
-def _model_line(model: PeerModel, width: int) -> Line:
+def _model_lines(model: PeerModel, width: int) -> tuple[Line, ...]:
     ready = model.status == "ready"
     words = [f"{number(model.decode_tokens_per_second)} tok/s" if model.decode_tokens_per_second > 0 else ""]
     words += [parameters(model.parameters) if model.parameters > 0 else ""]
@@ -178,4 +185,4 @@ def _model_line(model: PeerModel, width: int) -> Line:
     figures = "  ".join(word for word in words if word)
     name = fit(model.id, max(width - cells(figures) - 16, 12))
     state = Span("● ready  " if ready else "◐ loading  ", "ok" if ready else "accent")
-    return line("  ", state, Span(name, "strong"), muted(f"  {figures}"))
+    return hang(line("  ", state, Span(name, "strong"), muted(f"  {figures}")), width, _LABEL + 1)

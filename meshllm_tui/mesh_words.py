@@ -166,6 +166,8 @@ def mesh_status(snapshot: NodeSnapshot) -> Line:
         words = Span("? " + count(len(mesh.waiting), "machine") + " waiting to be let in", "warn")
     elif not others:
         words = muted("no other member yet")
+    elif alive == len(others) == 1:
+        words = muted("1 other alive")
     elif alive:
         words = muted(f"{alive} of {len(others)} others alive")
     else:

@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 from meshllm_core.api.schema_models import CatalogModel, FitMark, HubFile, HubModel, LibraryModel
 from meshllm_core.state.download_events import DownloadRow
-from meshllm_tui.cleaning import fit, one_line
+from meshllm_tui.cleaning import cells, fit, one_line
 from meshllm_tui.fit_words import fit_figures, fit_sentence, fit_state
 from meshllm_tui.present import Line, NodeView, Span, error_lines, line, link_words, muted, waiting_lines
 from meshllm_tui.units import count, parameters, size
@@ -162,9 +162,17 @@ def cancel_question(row: DownloadRow) -> tuple[str, str]:
     return f"Cancel {fit(row.model or row.ref, 40)}?", text
 
 
-def library_summary(folder: str, here: int, free: int) -> str:
-    """In the border of the pane: how full the disk is."""
-    return f"{size(here)} used, {size(free)} free in {fit(folder, 60)}" if folder else ""
+_PATH_LEAST = 12
+"""Cells of a path that still say something."""
+
+
+def library_summary(folder: str, here: int, free: int, room: int) -> str:
+    """In the border of the pane, which has `room` cells: how full the disk is, and where if some fits."""
+    if not folder:
+        return ""
+    short = f"{size(here)} used, {size(free)} free"
+    left = room - cells(f"{short} in ")
+    return f"{short} in {fit(folder, min(left, 60))}" if left >= _PATH_LEAST else short
 
 
 def matching(models: Sequence[CatalogModel], query: str) -> list[CatalogModel]:

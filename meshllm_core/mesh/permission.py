@@ -26,6 +26,9 @@ def cannot_revoke(session: Session, error: NotPermitted, target: bytes) -> NotPe
     """Why this node may not end that membership, and who may."""
     membership = session.roster.membership(NodeId(target))
     above = [NodeId(link.subject) for link in membership.links[1:]] if membership is not None else []
+    if membership is not None and not above:
+        hint = "Only the mesh's founder can. `meshllm block` keeps it away from this machine."
+        return NotPermitted(in_names(session, error).message, hint=hint)
     if not above:
         return in_names(session, error)
     return NotPermitted(

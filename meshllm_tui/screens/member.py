@@ -17,8 +17,10 @@ from meshllm_tui.present import Line, NodeView, line, muted
 from meshllm_tui.screens.dialog import Dialog
 from meshllm_tui.widgets.styled import content
 
-_WIDTH = 76
-"""Cells of a line in the dialog."""
+_WIDEST = 82
+"""Cells of the dialog where the terminal has them, as its style sheet says."""
+_FRAME = 7
+"""Cells of its border, its padding and its scroll bar."""
 
 
 class MemberScreen(Dialog[None]):
@@ -46,6 +48,10 @@ class MemberScreen(Dialog[None]):
         self.set_interval(1.0, self._draw)
         self._draw()
 
+    def on_resize(self) -> None:
+        """Lines are made for a width."""
+        self._draw()
+
     def on_snapshot_changed(self, event: SnapshotChanged) -> None:
         """Draw the newest state."""
         event.stop()
@@ -57,7 +63,8 @@ class MemberScreen(Dialog[None]):
         row = next((each for each in peers if each.node == self._node), None)
         page: tuple[Line, ...] = (line(muted("It is not listed any more.")),)
         if row is not None:
-            page = member_page(row, view, _WIDTH)
+            width = min(_WIDEST, self.app.size.width * 95 // 100) - _FRAME
+            page = member_page(row, view, width)
             self.query_one("#member").border_title = Content(fit(name_of(row), 60))
         shown = content(page)
         static = self.query_one("#member-page", Static)

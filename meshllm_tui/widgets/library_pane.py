@@ -41,7 +41,7 @@ class LibraryPane(PickList):
         if library is None:
             self.show_note(self._asked.note(view, "reading the disk…"))
             return
-        summary = library_summary(library.folder, library.bytes_here, library.disk_free)
+        summary = library_summary(library.folder, library.bytes_here, library.disk_free, self.room)
         self.tell_stale(self._asked.stale(view), summary)
         if not library.models:
             self.show_note((line("No model is on this disk."),))

@@ -31,6 +31,9 @@ async def test_a_refusal_names_who_can(tmp_path: Path) -> None:
         with pytest.raises(NotPermitted, match=r"^This node may not revoke bert"):
             carl.service.revoke(bert.key.public.hex(), confirm=True)
         assert bert.key.public.hex()[:10] not in refused.value.message
+        with pytest.raises(NotPermitted, match=r"^This node may not revoke anna") as refused:
+            bert.service.revoke(anna.key.public.hex(), confirm=False)
+        assert "founder" in refused.value.hint
 
 
 async def test_a_founder_that_leaves_is_told_where_the_root_key_is(tmp_path: Path) -> None:

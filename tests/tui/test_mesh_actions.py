@@ -66,8 +66,10 @@ async def test_blocking_asks_first_and_unblocking_does_not() -> None:
         await screen.press("b", "right", "enter")
         await screen.until(lambda: "⊘ attic" in screen.text)
         assert client.acted == [("block", {"node": node_id("attic")})]
-        await screen.press("t")
-        await screen.until(lambda: "blocked here: b talks to it again" in screen.text)
+        for key in ("enter", "t"):
+            await screen.press(key)
+            await screen.until(lambda: "blocked here: b talks to it again" in screen.text)
+            await screen.press("escape")
         await screen.press("b")
         await screen.until(lambda: len(client.acted) == 2)
         assert client.acted[-1] == ("unblock", {"node": node_id("attic")})

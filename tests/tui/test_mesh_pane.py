@@ -43,7 +43,7 @@ async def test_a_node_by_itself_says_what_it_has_and_how_a_second_comes_in() -> 
             screen.client.happen(event)
         await screen.until(lambda: "attic" in screen.text)
         assert "Mesh home" in screen.text
-        assert "◇ private  home 1 of 1 others alive" in screen.text
+        assert "◇ private  home 1 other alive" in screen.text
         screen.client.happen(mesh.MeshLeft(at=START + 99, reason="asked"))
         await screen.until(lambda: "This node is by itself." in screen.text)
 

@@ -128,6 +128,25 @@ def test_paused_and_blocked_members_are_said_to_be_so() -> None:
     assert "blocked here: b talks to it again" in after
 
 
+def test_of_a_blocked_member_the_block_is_told_and_not_the_path_that_it_ended() -> None:
+    snapshot = meshed(peer("attic", reach="no_path", detail="No path from here.", path="", address=""))
+    assert snapshot.mesh is not None
+    blocked = msgspec.structs.replace(snapshot.mesh, blocked=(node_id("attic"),))
+    view = live(msgspec.structs.replace(snapshot, mesh=blocked))
+    page = plain(member_page(snapshot.peers[0], view, 76))
+    assert "Reach     blocked here: b talks to it again" in page
+    assert "path from here" not in page
+    assert "no path from here" in plain(member_page(snapshot.peers[0], live(snapshot), 76))
+
+
+@pytest.mark.parametrize("width", [50, 60, 76])
+def test_facts_of_a_member_go_on_below_their_own_words(width: int) -> None:
+    row = peer("attic", detail="no answer to three pings, and other members were asked " * 3, may_invite=True)
+    for each in plain(member_page(row, live(meshed(row)), width)).splitlines():
+        assert cells(each) <= width
+        assert not each or each[0].isupper() or each[0] in " ●"
+
+
 @pytest.mark.parametrize(
     ("changes", "heard", "lends"),
     [

@@ -26,6 +26,7 @@ from meshllm_tui.models_words import (
     empty_downloads,
     empty_running,
     hub_facts,
+    library_summary,
     matching,
     offer_question,
 )
@@ -241,3 +242,12 @@ def test_columns_stand_below_each_other(row: Callable[..., Line]) -> None:
 def test_figures_are_short() -> None:
     assert fit_figures(HERE) == "Needs 5.0 GiB; 9.0 GiB are free here"
     assert all(cells(fit_figures(mark)) < 80 for mark in MARKS)
+
+
+@pytest.mark.parametrize("room", [25, 30, 42, 60])
+def test_how_full_the_disk_is_is_said_whole(room: int) -> None:
+    words = library_summary("/home/ann/.cache/hub", MIB, 2 * GIB, room)
+    assert words.startswith("1.0 MiB used, 2.0 GiB free")
+    assert cells(words) <= max(room, 26)
+    assert ("/home/ann" in words) == (room >= 42), "a few characters of a path say nothing"
+    assert library_summary("", MIB, GIB, room) == ""
