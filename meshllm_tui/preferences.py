@@ -64,7 +64,7 @@ def _read(file: Path, what: str) -> dict[str, Any]:
         raise ConfigError(f"The {what} {file} is larger than {FILE_LIMIT // 1024} KiB.", hint="Shorten it.")
     try:
         return tomllib.loads(raw.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"The {what} {file} is not TOML: {error}.", hint="Correct that line.") from error
 
 

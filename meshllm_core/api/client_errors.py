@@ -15,7 +15,7 @@ def error_from(body: bytes, status: int, url: str) -> MeshError:
         document = msgspec.json.decode(body, type=dict[str, Any])
         found = document["error"]
         message, code, param = str(found["message"]), found.get("code"), found.get("param")
-    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError, RecursionError):
         return NodeError(f"{url} answered {status} without saying why.", hint="Is it a meshllm node?")
     error = _class_of(code, status)(message)
     error.param = param if isinstance(param, str) else None

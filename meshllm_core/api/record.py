@@ -56,7 +56,7 @@ def read_record(paths: Paths) -> NodeRecord | None:
     try:
         with paths.node_file.open("rb") as file:
             return msgspec.json.decode(file.read(RECORD_LIMIT), type=NodeRecord)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 
@@ -81,7 +81,7 @@ def node_pid(console_url: str, *, timeout: float = 1.0) -> int | None:
             connection.sendall(request.encode("ascii"))
             answer = _read_answer(connection, time.monotonic() + timeout)
         return msgspec.json.decode(answer.partition(b"\r\n\r\n")[2], type=_HealthPid).pid
-    except (OSError, msgspec.DecodeError, ValueError):
+    except (OSError, msgspec.DecodeError, ValueError, RecursionError):
         return None
 
 

@@ -70,7 +70,7 @@ def _talk(
     while raw := process.stdout.readline(LINE_LIMIT):
         try:
             line = line_decoder.decode(raw)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise EngineError(
                 f"The process that measures codecs wrote a line that is none: {error}."
             ) from error

@@ -93,7 +93,7 @@ def _run(job: ProbeJob, log: Path) -> Made:
         raise classify("the golden probes", done.returncode, (), killed_for_memory=False)
     try:
         answer = _answers.decode(done.stdout)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise EngineError(f"The process that makes golden probes cannot be understood: {error}.") from error
     if isinstance(answer, Failed):
         raise EngineError(answer.message)

@@ -253,7 +253,7 @@ class EngineProcess:
                 message = from_child_decoder.decode(body)
             except (asyncio.IncompleteReadError, ConnectionError):
                 return
-            except (EngineError, msgspec.DecodeError) as error:
+            except (EngineError, msgspec.DecodeError, RecursionError) as error:
                 self._unreadable(describe(error))
                 return
             self._heard = time.monotonic()

@@ -210,7 +210,7 @@ def _read_record(paths: Paths) -> IdentityRecord | None:
         return None
     try:
         return msgspec.json.decode(text, type=IdentityRecord)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise IdentityError(
             f"{paths.identity_file} cannot be understood: {error}.",
             hint=f"Restore it from a backup. If the key is in a file beside it, delete it. Or: {_NEW}",

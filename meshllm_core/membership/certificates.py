@@ -184,7 +184,7 @@ def decode_chain(raw: bytes) -> tuple[bytes, ...]:
         raise ProofInvalid(f"A chain of {len(raw)} bytes; the limit is {CHAIN_BYTES}.", reason="size")
     try:
         chain = msgspec.msgpack.decode(raw, type=tuple[bytes, ...])
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise ProofInvalid(f"A chain that cannot be read: {error}.", reason="format") from None
     if encode_chain(chain) != raw:
         raise ProofInvalid("A chain that is not written in the one way it can be.", reason="format")

@@ -99,7 +99,7 @@ class OwnerStore:
             return None
         try:
             return msgspec.json.decode(data, type=OwnerKeyFile)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise IdentityError(
                 f"{self.key_file} does not hold an owner's key: {error}.",
                 hint="Restore it from a backup. Or move it away and make a new one: `meshllm owner init`.",
@@ -218,7 +218,7 @@ class OwnerStore:
         data = read_private(self.trust_file, TRUST_BYTES)
         try:
             return msgspec.json.decode(data, type=TrustStore) if data is not None else TrustStore()
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise IdentityError(
                 f"{self.trust_file} cannot be understood: {error}.",
                 hint="Correct it, or move it away to trust nobody.",

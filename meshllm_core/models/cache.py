@@ -302,7 +302,7 @@ def _read_source(folder: Path) -> Source | None:
         if path.stat().st_size > MAX_SOURCE_BYTES:
             return None
         return msgspec.json.decode(path.read_bytes(), type=Source)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, RecursionError):
         return None
 
 

@@ -70,7 +70,7 @@ def read_search(data: bytes) -> tuple[FoundModel, ...]:
     """What the hub answered, in its order. Raises ValueError where that is no answer to a search."""
     try:
         found = msgspec.json.decode(data, type=list[_Found])
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise ValueError(printable(str(error))) from error
     read = (_read(each) for each in found[:RESULTS] if _REPO.fullmatch(each.id))
     return tuple(model for model in read if model.quants)

@@ -153,7 +153,7 @@ class PartialFile:
                 return ()
             index = msgspec.json.decode(self._index.read_bytes(), type=_Index)
             here = self._data.stat().st_size
-        except (OSError, msgspec.DecodeError):
+        except (OSError, msgspec.DecodeError, RecursionError):
             return ()
         ordered = sorted((part.first, part.end) for part in index.parts)
         apart = all(a[1] <= b[0] for a, b in itertools.pairwise(ordered))

@@ -58,7 +58,7 @@ def _place(head: GgufHead, width: int) -> EmbeddingPlace:
     text = head.values.get(EMBEDDING_KEY)
     try:
         place = msgspec.json.decode(text if isinstance(text, str) else "", type=EmbeddingPlace)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise _damaged(head) from error
     _, kind = _TYPES.get(place.type, (0, None))
     used = head.data_offset + max((tensor.offset + tensor.nbytes for tensor in head.tensors), default=0)

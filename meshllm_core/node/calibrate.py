@@ -140,7 +140,7 @@ async def calibrate(job: PaceJob) -> PaceFound:
         raise EngineError(f"The calibration ended with code {process.returncode}.")
     try:
         return found_decoder.decode(answer)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise EngineError(f"The calibration answered something else: {error}.") from error
 
 

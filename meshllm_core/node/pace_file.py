@@ -85,7 +85,7 @@ def _read(path: Path) -> tuple[KeptPace, ...]:
             found = _decoder.decode(file.read(FILE_LIMIT))
     except FileNotFoundError:
         return ()
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, msgspec.DecodeError, RecursionError) as error:
         # It is measured again, which takes less time than telling a person about it.
         log.warning("%s is of no use and is made anew: %s", path, error)
         return ()

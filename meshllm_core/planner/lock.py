@@ -48,7 +48,7 @@ def read_lock(data: bytes, where: str) -> TopologyLock:
         raise _broken(where, f"it is larger than {show_bytes(MAX_LOCK_BYTES)}")
     try:
         lock = msgspec.json.decode(data, type=TopologyLock)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise _broken(where, str(error)) from error
     if lock.version != VERSION:
         raise _broken(where, f"its version is {lock.version}, and only {VERSION} is known")

@@ -69,7 +69,7 @@ def decode_header(raw: bytes) -> Header:
     """The first line. Raises ConfigError."""
     try:
         header = _HEADER.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"line 1 is no header of a recording: {error}.", hint=HINT) from None
     if header.meshllm_recording != FORMAT:
         raise ConfigError(
@@ -83,7 +83,7 @@ def decode_frame(raw: bytes, number: int) -> Frame:
     """A later line; `number` counts from 1. Raises ConfigError."""
     try:
         return _FRAME.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"line {number} is no event and no snapshot: {error}.", hint=HINT) from None
 
 

@@ -15,6 +15,8 @@ TYPE_IGNORES = 12
 """As many as the product may have in all."""
 
 _BROAD = {"Exception", "BaseException"}
+_UNREADABLE = {"DecodeError", "MsgspecError", "TOMLDecodeError"}
+"""Of the libraries that read JSON, MessagePack and TOML; too deep a nesting is another error."""
 
 
 def _names(node: ast.expr | None) -> set[str]:
@@ -58,6 +60,41 @@ def test_broad_excepts_are_at_process_edges() -> None:
 def test_broad_excepts_are_recognised(tmp_path: Path, text: str, broad: int) -> None:
     (tmp_path / "a.py").write_text(f"try:\n    run()\n{text}\n")
     assert len(_broad_handlers(tmp_path / "a.py")) == broad
+
+
+def _shallow_handlers(path: Path) -> list[int]:
+    """Lines where text that cannot be read is caught, and text that nests too deep to be read is not."""
+    found = []
+    for node in ast.walk(tree.parsed(path)):
+        if isinstance(node, ast.Try):
+            caught = set[str]().union(*(_names(handler.type) for handler in node.handlers))
+            if caught & _UNREADABLE and "RecursionError" not in caught:
+                found.append(node.lineno)
+    return found
+
+
+def test_what_cannot_be_read_may_also_nest_too_deep() -> None:
+    found = {
+        tree.name(path): lines
+        for path in tree.sources(*tree.PRODUCT, "installers")
+        if (lines := _shallow_handlers(path))
+    }
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    ("handlers", "count"),
+    [
+        ("except msgspec.DecodeError:\n    pass", 1),
+        ("except (OSError, tomllib.TOMLDecodeError) as error:\n    raise", 1),
+        ("except (msgspec.MsgspecError, RecursionError):\n    pass", 0),
+        ("except msgspec.DecodeError:\n    pass\nexcept RecursionError:\n    pass", 0),
+        ("except OSError:\n    pass", 0),
+    ],
+)
+def test_shallow_handlers_are_recognised(tmp_path: Path, handlers: str, count: int) -> None:
+    (tmp_path / "a.py").write_text(f"try:\n    run()\n{handlers}\n")
+    assert len(_shallow_handlers(tmp_path / "a.py")) == count
 
 
 def test_type_ignores_stay_within_their_budget() -> None:

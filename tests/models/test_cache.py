@@ -67,9 +67,10 @@ def test_files_that_somebody_copied_are_listed_too(cache: Cache, tiny: bytes) ->
     assert not cache.find("half")[0].complete
 
 
-def test_a_damaged_record_hides_nothing_and_breaks_nothing(cache: Cache) -> None:
+@pytest.mark.parametrize("record", [b"{broken", b"", b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}"])
+def test_a_damaged_record_hides_nothing_and_breaks_nothing(cache: Cache, record: bytes) -> None:
     (model,) = cache.models()
-    (model.folder / SOURCE_NAME).write_bytes(b"{broken")
+    (model.folder / SOURCE_NAME).write_bytes(record)
     (again,) = cache.models()
     assert again.files == model.files and again.repo == ""
 

@@ -77,7 +77,7 @@ class StageRunner:
         if text:
             try:
                 return msgspec.json.decode(text, type=StageShape)
-            except msgspec.DecodeError as error:
+            except (msgspec.DecodeError, RecursionError) as error:
                 raise ModelFileInvalid(
                     f"{self.model.spec.files[0]} is not a stage of this version of meshllm: {error}.",
                     hint="Remove it: it is made again from the model.",
