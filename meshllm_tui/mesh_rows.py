@@ -38,6 +38,8 @@ _NAME, _STATE, _ROLE, _RTT, _PATH, _SPEED, _MEMORY = 20, 13, 8, 16, 6, 7, 18
 _TREND = BARS + 2
 _STEP = 5
 """Cells before what a key does."""
+_LINK, _ROLE_FROM = 14, 46
+"""Cells of how near a member is where there is little room; cells from which its role stands before that."""
 _LEAST = 8
 """Cells that models have at least, beside figures."""
 _MODELS_NAMED = 12
@@ -252,14 +254,17 @@ def _table_line(columns: Columns, width: int) -> Line:
 
 def _card(columns: Columns, width: int) -> tuple[Line, Line]:
     """Two lines: who and how near; then what it has."""
-    link = columns.rtt if columns.path == UNKNOWN else f"{columns.rtt} {columns.path} {columns.trend}"
-    right = _STATE + _ROLE + (_RTT if width >= 60 else 14)
-    name = _pad(columns.name, max(width - right, 10))
+    role = _pad(columns.role, _ROLE) if width >= _ROLE_FROM else ""
+    link = _LINK if width < 60 else _RTT
+    name = _pad(columns.name, max(width - _STATE - len(role) - link, 10))
+    room = max(width - cells(name) - _STATE - len(role), 4)
+    near = columns.rtt if columns.path == UNKNOWN else f"{columns.rtt} {columns.path}"
+    trend = f" {columns.trend}" if columns.trend and cells(near) < room - cells(columns.trend) else ""
     first = line(
         Span(name, "strong"),
         Span(_pad(columns.state.text, _STATE), columns.state.tone),
-        Span(_pad(columns.role, _ROLE)),
-        muted(fit(link, max(width - cells(name) - _STATE - _ROLE, 4))),
+        Span(role),
+        muted(fit(near, room) + trend),
     )
     figures = [f"  {columns.speed} tok/s"] if columns.speed != UNKNOWN else []
     figures += [f"  {columns.memory} free"] if columns.memory != UNKNOWN else []

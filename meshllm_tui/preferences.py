@@ -6,6 +6,7 @@ too: an action's id and its keys, `"models.unload" = "ctrl+u"`; `meshllm keys` l
 
 import re
 import tomllib
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
@@ -20,7 +21,12 @@ from meshllm_tui.palettes import BUILT_IN, DEFAULT_THEME, Palette
 FILE_LIMIT = 64 * 1024
 """Bytes of a theme or a key map."""
 _COLOUR = re.compile(r"#[0-9a-fA-F]{6}")
-_KEY = re.compile(r"(ctrl\+|alt\+|shift\+)*[a-zA-Z0-9_]+")
+_KEY = re.compile(r"(?:ctrl\+|alt\+|shift\+)*(?:[a-zA-Z0-9]|f[1-9]|f1[0-9]|f2[0-4]|([a-z_]{2,30}))")
+_NAMED = frozenset(("enter", "tab", "space", "backspace", "delete", "insert", "home", "end", "pageup"))
+    ("enter", "tab", "space", "backspace", "delete", "insert", "home", "end", "pageup", "pagedown")
+)
+_NAMED |= {"up", "down", "left", "right", "escape", "slash", "backslash", "at", "minus", "plus", "underscore"}
+_NAMED |= {"pagedown", "less_than_sign", "greater_than_sign"}
 _TAKEN = frozenset({"ctrl+c", "ctrl+p", "escape"})
 """Copying, the palette and one step back are promised on every screen."""
 
@@ -98,7 +104,7 @@ def _read_keys(file: Path) -> dict[str, str]:
                 hint=f"{hint}`meshllm keys` lists them.",
             )
         parts = [each.strip() for each in value.split(",")] if isinstance(value, str) else []
-        wrong = next((each for each in parts if not _KEY.fullmatch(each) or each in _TAKEN), None)
+        wrong = next((each for each in parts if not _is_key(each) or each in _TAKEN), None)
         if not parts or wrong is not None:
             shown = value if wrong is None else wrong
             raise ConfigError(
@@ -108,6 +114,18 @@ def _read_keys(file: Path) -> dict[str, str]:
         keys[name] = ",".join(parts)
     _check_clashes(file, keys)
     return keys
+
+
+def _is_key(text: str) -> bool:
+    """A key as Textual names it: a letter, f5, pageup, question_mark; before it ctrl+, alt+ or shift+."""
+    found = _KEY.fullmatch(text)
+    if found is None or found[1] is None or found[1] in _NAMED:
+        return found is not None
+    try:
+        unicodedata.lookup(found[1].replace("_", " "))
+    except KeyError:
+        return False
+    return True
 
 
 def _flat(table: Mapping[str, Any], before: str = "") -> dict[str, Any]:

@@ -110,6 +110,16 @@ def test_a_clock_that_is_near_enough_is_not_named() -> None:
     assert "└" not in row_of()
 
 
+@pytest.mark.parametrize("width", [36, 44, 46, 52, 54, 60, 74])
+def test_how_near_a_member_is_is_told_whole_at_every_width(width: int) -> None:
+    """The role goes first, then the latest round trips."""
+    first = row_of(width, rtt_ms=123.0, path="relay").splitlines()[0]
+    assert "123 ms relay" in first
+    assert "…" not in first
+    assert cells(first) <= width
+    assert ("host" in first) == (width >= 46)
+
+
 def test_models_that_answer_come_first() -> None:
     models = (model("slow", "loading"), model("fast"))
     assert row_of(models=models).endswith("fast, slow (loading)")

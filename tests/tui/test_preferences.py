@@ -31,6 +31,12 @@ def test_a_key_map_is_written_flat_or_by_pane(tmp_path: Path, text: str) -> None
     assert keys_from(tmp_path, text).keys == {"models.unload": "ctrl+u,f9"}
 
 
+def test_the_keys_that_actions_have_are_names_that_a_key_map_takes(tmp_path: Path) -> None:
+    own = {each.id: each.keys for each in ACTIONS if each.keys and "escape" not in each.keys}
+    text = "".join(f'"{name}" = "{keys}"\n' for name, keys in own.items())
+    assert keys_from(tmp_path, text).keys == own
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -39,6 +45,9 @@ def test_a_key_map_is_written_flat_or_by_pane(tmp_path: Path, text: str) -> None
         ('"models.unload" = ""', "gives models.unload"),
         ('"models.unload" = "ctrl+c"', "'ctrl\\+c'"),
         ('"models.unload" = "ctrl+"', "'ctrl\\+'"),
+        ('"models.unload" = "pagedwn"', "'pagedwn'"),
+        ('"models.unload" = "ctrl+alt+zork"', "zork"),
+        ('"models.unload" = "f25"', "'f25'"),
         ('"models.unload" = "l"', "means"),
         ('"anywhere.invite" = "y"', "means"),
         ("models = [", "is not TOML"),
