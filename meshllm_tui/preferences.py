@@ -23,8 +23,6 @@ FILE_LIMIT = 64 * 1024
 _COLOUR = re.compile(r"#[0-9a-fA-F]{6}")
 _KEY = re.compile(r"(?:ctrl\+|alt\+|shift\+)*(?:[a-zA-Z0-9]|f[1-9]|f1[0-9]|f2[0-4]|([a-z_]{2,30}))")
 _NAMED = frozenset(("enter", "tab", "space", "backspace", "delete", "insert", "home", "end", "pageup"))
-    ("enter", "tab", "space", "backspace", "delete", "insert", "home", "end", "pageup", "pagedown")
-)
 _NAMED |= {"up", "down", "left", "right", "escape", "slash", "backslash", "at", "minus", "plus", "underscore"}
 _NAMED |= {"pagedown", "less_than_sign", "greater_than_sign"}
 _TAKEN = frozenset({"ctrl+c", "ctrl+p", "escape"})
