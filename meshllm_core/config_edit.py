@@ -1,6 +1,7 @@
 """Changing one key of config.toml; comments and the order of the rest stay as they are."""
 
 import contextlib
+import errno
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -64,7 +65,7 @@ def _write(file: Path, text: str) -> None:
         if mode is not None and os.name == "posix":
             target.chmod(mode)
     except OSError as error:
-        raise ConfigError(
-            f"Cannot write {file}: {error.strerror or error}.",
-            hint="Give yourself the right to write there, or edit it as its owner.",
-        ) from error
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        right = "Give yourself the right to write there, or edit it as its owner."
+        hint = "Free some space." if full else right
+        raise ConfigError(f"Cannot write {file}: {error.strerror or error}.", hint=hint) from error

@@ -1,5 +1,6 @@
 """Changing one key of config.toml: what a person wrote stays, and nothing wrong is written."""
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -107,3 +108,19 @@ def test_a_folder_that_cannot_be_written_is_told(file: Path) -> None:
             set_key(file, "lanes", "3", {})
     finally:
         file.parent.chmod(0o700)
+
+
+@pytest.mark.parametrize(
+    ("number", "hint"), [(errno.ENOSPC, "Free some space"), (errno.EROFS, "right to write there")]
+)
+def test_what_to_do_depends_on_why_it_cannot_be_written(
+    file: Path, monkeypatch: pytest.MonkeyPatch, number: int, hint: str
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("meshllm_core.identity.private_file.replace", refuse)
+    with pytest.raises(ConfigError, match="Cannot write") as refused:
+        set_key(file, "lanes", "3", {})
+    assert hint in refused.value.hint
+    assert file.read_text() == MINE
