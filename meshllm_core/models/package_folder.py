@@ -14,6 +14,7 @@ from meshllm_core.models.package_probes import PROBES_NAME, ProbeFile
 from meshllm_core.models.stage_source import StageSource, local_file, open_source
 
 _HINT = "Get the file again from where the package was published, or build the package anew."
+_LINK_HINT = "Copy the package with what its links lead to (`cp -rL`), or name it by hf://owner/repo."
 _FREE_KEYS = ("general.alignment", SLICE_PREFIX)
 """Keys in which fragments of one model may differ."""
 
@@ -32,8 +33,8 @@ class PackageFolder:
         path = self.folder
         for part in artifact.path.split("/"):
             path = path / part
-            if path.is_symlink():
-                raise self._invalid(f"{artifact.path} is or goes through a link")
+            if path.is_symlink() and not self._in_hub_cache(path):
+                raise self._invalid(f"{artifact.path} is or goes through a link", _LINK_HINT)
         if not path.is_file():
             raise self._invalid(f"{artifact.path} is missing")
         if (size := path.stat().st_size) != artifact.artifact_bytes:
@@ -55,8 +56,14 @@ class PackageFolder:
         check_probes(ProbeFile(local_file(path)), self.manifest)
         return path
 
-    def _invalid(self, what: str) -> ModelFileInvalid:
-        return ModelFileInvalid(f"The package {self.folder} cannot be used: {what}.", hint=_HINT)
+    def _in_hub_cache(self, link: Path) -> bool:
+        """Whether a link is one of those that the hub's own tools lay: from snapshots/<commit> to blobs."""
+        snapshots = self.folder.absolute().parent
+        blobs = (snapshots.parent / "blobs").resolve()
+        return snapshots.name == "snapshots" and link.resolve().parent == blobs
+
+    def _invalid(self, what: str, hint: str = _HINT) -> ModelFileInvalid:
+        return ModelFileInvalid(f"The package {self.folder} cannot be used: {what}.", hint=hint)
 
 
 def open_package(folder: Path) -> PackageFolder:

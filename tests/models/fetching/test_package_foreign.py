@@ -1,6 +1,7 @@
 """Packages that others made: what `verify` calls sound loads at every range, and what does not is named."""
 
 import json
+import os
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +13,8 @@ from meshllm_core.models.package_fetch import prepare_stage
 from meshllm_core.models.package_folder import open_package, verify_package
 from meshllm_core.models.package_model import describe_package
 from tests.models.fetching.conftest import PACKAGE, Node
-from tests.models.foreign_packages import LAYERS, ForeignPackage, key_values
-from tests.models.packages import files_of, tensors_of
+from tests.models.foreign_packages import LAYERS, ForeignPackage, key_values, write_gguf
+from tests.models.packages import build, files_of, tensors_of
 from tests.support.hub import LocalHub
 
 RANGES = [(first, end) for first in range(LAYERS) for end in range(first + 1, LAYERS + 1)]
@@ -129,3 +130,37 @@ def test_what_cannot_be_used_is_named_by_all_and_leaves_nothing(
                 prepare_stage(source, first, end, node(name))
             assert end > LAYERS or any(word in caught.value.message for word in words.split("|"))
         assert not list(tmp_path.rglob("stage-*"))
+
+
+def test_a_snapshot_of_the_hubs_own_cache_loads_and_other_links_do_not(tmp_path: Path, node: Node) -> None:
+    repository = tmp_path / "models--owner--model"
+    folder = ForeignPackage(repository / "snapshots" / "abc", key_values()).finish()
+    (repository / "blobs").mkdir()
+    for number, file in enumerate(sorted(path for path in folder.rglob("*") if path.is_file())):
+        blob = file.rename(repository / "blobs" / str(number))
+        file.symlink_to(os.path.relpath(blob, file.parent))
+    assert found_wrong(folder) == ""
+    assert prepare_stage(str(folder), 1, 3, node("a")).file.is_file()
+    outside = (repository / "blobs").rename(tmp_path / "elsewhere")
+    (repository / "blobs").symlink_to(outside)
+    assert found_wrong(folder) == ""
+    layer = folder / "layers" / "layer-002.gguf"
+    target = layer.resolve().rename(tmp_path / "layer")
+    layer.unlink()
+    layer.symlink_to(target)
+    with pytest.raises(ModelError, match=r"layer-002\.gguf is or goes through a link") as caught:
+        prepare_stage(str(folder), 2, 3, node("a"))
+    assert "hf://" in caught.value.hint
+
+
+def test_our_builder_writes_what_the_format_says_byte_for_byte(tmp_path: Path) -> None:
+    foreign = ForeignPackage(tmp_path / "foreign", key_values())
+    model = tmp_path / "model.gguf"
+    model.write_bytes(write_gguf(key_values(), foreign.tensors))
+    built = build(model, tmp_path / "built").folder
+    ours, theirs = files_of(built), files_of(foreign.finish())
+    assert ours.keys() == theirs.keys()
+    assert [path for path in theirs if path.endswith(".gguf") and ours[path] != theirs[path]] == []
+    said, known = json.loads(ours["model-package.json"]), foreign.manifest
+    assert (said["shared"], said["layers"]) == (known["shared"], known["layers"])
+    assert set(known) - set(said) == {"generation"}
