@@ -19,7 +19,9 @@ def pause(as_json: AsJson = False, console: Console = "") -> None:
     if answer.requests_running:
         say(f"{answer.requests_running} of their requests still run here, and end by themselves.")
     if answer.stages_running:
-        say(f"{answer.stages_running} stages of their models stay until those machines unload them.")
+        count = answer.stages_running
+        stages = "1 stage of their models stays" if count == 1 else f"{count} stages of their models stay"
+        say(f"{stages} until those machines unload them.")
     say("It lasts until `meshllm resume`, or until the node starts again.")
 
 

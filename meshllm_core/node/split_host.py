@@ -47,6 +47,8 @@ LENT_STEP = 64 << 20
 """… what counts as a difference in what one lends, in bytes."""
 STOOD_SECONDS = 20.0
 """A chain that stood for so long was sound: its end is not counted with those before it."""
+UNSTORED_SECONDS = 60.0
+"""So long a machine whose disk could not take a stage of the model gets none."""
 UNPROVED = "its layers did not reproduce the model's golden probe"
 
 
@@ -95,7 +97,9 @@ class SplitHost(ModelRow):
     """Whether to wait for machines where those that are there do not suffice."""
     _run: SplitRun | None = None
     _unproved: set[NodeId] = field(default_factory=set)
-    """Machines that get no stage of it any more."""
+    """Machines that get no stage of it any more, …"""
+    _unstored: dict[NodeId, tuple[str, float]] = field(default_factory=dict)
+    """… and those that get none for now: why, and until when."""
     _said: str = ""
     _news_until: float = 0.0
 
@@ -145,6 +149,8 @@ class SplitHost(ModelRow):
             if not self.closing:
                 self._set("loading", detail="a machine was lost; the model is spread anew")
             self._unproved |= run.unproved
+            lapses = time.monotonic() + UNSTORED_SECONDS
+            self._unstored |= {node: (why, lapses) for node, why in run.unstored.items()}
             await run.close(withdrawn=reason or "the model was unloaded")
         return reason
 
@@ -170,16 +176,13 @@ class SplitHost(ModelRow):
         self._set("loading", detail="its layers are being shared out")
         if len(self.mesh.machines()) < 2:
             raise NotInMesh(
-                f"{self.id} can only be split over machines of a mesh, and no other is there.",
+                f"{self.id} can only be split over machines of a mesh, and no other is there{self._away()}.",
                 hint="`meshllm invite` here, `meshllm join` on another machine"
                 + ("." if self.patient else "; then load it again."),
             )
         gathering = self.mesh.gather_certificates() if self.wire_dtype != "f32" else asyncio.sleep(0)
         links, _ = await asyncio.gather(self.mesh.settled_links(), gathering)
-        machines = [
-            replace(one, excluded=UNPROVED) if one.node in self._unproved else one
-            for one in self.mesh.machines()
-        ]
+        machines = self._machines()
         kinds = tuple(one.kind for one in machines if not one.excluded)
         names = {one.node: one.name for one in machines}
         gate = Gate(self.paths, model, self.wire_dtype, backend_of(kinds), self.mesh.me, names)
@@ -200,10 +203,17 @@ class SplitHost(ModelRow):
             raise NodeError(wire, hint="Use `--wire-dtype f32`, or measure it: `meshllm certify`.")
         return plan, wire
 
+    def _machines(self) -> list[Machine]:
+        """Those of the mesh, without what this model met on them."""
+        now = time.monotonic()
+        self._unstored = {node: told for node, told in self._unstored.items() if told[1] > now}
+        out = {node: why for node, (why, _) in self._unstored.items()}
+        out |= dict.fromkeys(self._unproved, UNPROVED)
+        return [replace(one, excluded=out.get(one.node, one.excluded)) for one in self.mesh.machines()]
+
     async def _more_machines(self, error: MeshError) -> None:
         """Returns when the machines are others than now."""
-        away = self.mesh.away()[:4]
-        missed = f" (away: {', '.join(away)}; start meshllm there)" if away else ""
+        missed = "" if isinstance(error, NotInMesh) else self._away()
         text = clean_text(f"it waits for machines{missed}: {error}", 400)
         if text != self._said:
             self._interrupted(text)
@@ -230,7 +240,11 @@ class SplitHost(ModelRow):
         return self.closing
 
     def _crowd(self) -> list[tuple[NodeId, int, str]]:
-        return [(one.node, one.lent // LENT_STEP, one.excluded) for one in self.mesh.machines()]
+        return [(one.node, one.lent // LENT_STEP, one.excluded) for one in self._machines()]
+
+    def _away(self) -> str:
+        away = self.mesh.away()[:4]
+        return f" (away: {', '.join(away)}; start meshllm there)" if away else ""
 
     def _alone(self, plan: Alone, model: DivisibleModel) -> str:
         """It fits on one machine: here it is loaded as a whole, elsewhere that is for a person to do."""

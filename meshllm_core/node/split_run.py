@@ -65,7 +65,9 @@ class SplitRun:
     _lent: dict[int, tuple[Lent, Lent]] = field(default_factory=dict)
     """… and for each other one what can be fetched here: the stage, and its golden probe."""
     unproved: set[NodeId] = field(default_factory=set)
-    """Machines whose stage computes something else than the model."""
+    """Machines whose stage computes something else than the model, …"""
+    unstored: dict[NodeId, str] = field(default_factory=dict)
+    """… and those whose disk cannot take it, with their words."""
     _closing: bool = False
 
     def __post_init__(self) -> None:
@@ -212,11 +214,11 @@ class SplitRun:
                 detail=text,
             )
             if message.state == "failed":
+                if message.unstored:
+                    self.unstored[self.plan.stages[index].machine.node] = text
                 if message.unproved:
                     self.unproved.add(self.plan.stages[index].machine.node)
-                raise EngineError(
-                    f"{name} cannot compute its stage: {text}", hint="`meshllm members` shows it."
-                )
+                raise EngineError(f"{name} cannot compute its stage: {text}")
             if message.state == "ready":
                 return
 

@@ -20,6 +20,7 @@ from meshllm_core.errors import (
     LinkClosed,
     MeshError,
     ModelTooLarge,
+    StorageError,
     WireError,
     describe,
 )
@@ -116,7 +117,12 @@ class StageHost:
         except (MeshError, OSError) as error:
             reason = describe(error)
             self._show("failed", detail=reason)
-            failed = sc.Progress(state="failed", text=reason[:400], unproved=isinstance(error, ProbeFailed))
+            failed = sc.Progress(
+                state="failed",
+                text=reason[:400],
+                unproved=isinstance(error, ProbeFailed),
+                unstored=isinstance(error, StorageError),
+            )
             with contextlib.suppress(LinkClosed):
                 await self.control.send(sc.encode(failed))
                 await self.control.finish()

@@ -76,6 +76,8 @@ class Progress(Message, frozen=True, kw_only=True, tag="progress"):
     text: Text = ""
     unproved: bool = False
     """failed: it computes something else than the model does."""
+    unstored: bool = False
+    """failed: its disk cannot take the stage, and another try would end in the same way."""
 
 
 class Connect(Message, frozen=True, kw_only=True, tag="connect"):

@@ -210,6 +210,27 @@ def test_a_chain_that_stood_for_a_while_is_not_given_up(tmp_path: Path, whole: s
         assert _ask(anna).json()["choices"][0]["text"] == whole
 
 
+def test_a_machine_that_cannot_store_its_stage_is_left_out_and_says_why(tmp_path: Path, whole: str) -> None:
+    with mesh(tmp_path, "Anna", "Bert") as (anna, bert):
+        models = bert.home / "cache" / "models"
+        models.mkdir(parents=True, exist_ok=True)
+        (models / "local").write_text("in the way of every stage")
+        anna.act("load", model=str(require_default_model()), split=True)
+        row = _settled(anna)
+        assert row["status"] == "failed", row
+        assert "cannot be used" in row["error"] and "Bert" in row["error"], row["error"]
+        assert "too often" not in row["error"] and "alone it needs" in row["error"]
+        with _start(tmp_path, "Cora") as cora:
+            cora.act("join", token=anna.act("invite").json()["token"])
+            anna.wait(lambda s: len(s["peers"]) == 2 and all(p["name"] for p in s["peers"]), 30)
+            anna.act("unload", model=NAME)
+            anna.act("load", model=str(require_default_model()), split=True)
+            row = _settled(anna)
+            assert row["status"] == "ready", row["error"]
+            assert [stage["node_name"] for stage in row["split"]["stages"]] == ["Cora", "Anna"]
+            assert _ask(anna).json()["choices"][0]["text"] == whole
+
+
 def test_a_format_that_nobody_measured_is_refused_before_anything_is_loaded(tmp_path: Path) -> None:
     with mesh(tmp_path, "Anna", "Bert") as (anna, bert):
         anna.act("load", model=str(require_default_model()), split=True, wire_dtype="q8")
