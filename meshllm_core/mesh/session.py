@@ -206,6 +206,8 @@ class Session:
                 looked = now
                 self.presence.refresh()
                 self._renew()
+                # A member's name is known some time after it used an invite.
+                self.tell_invites()
             self.peers.tell()
             self.environment.refusals.flush()
             if self._dirty and now - saved >= SAVE_SECONDS:

@@ -46,6 +46,7 @@ async def test_two_machines_join_and_see_each_other(tmp_path: Path) -> None:
         assert a.snapshot.mesh.mesh == b.snapshot.mesh.mesh
         (invite,) = a.snapshot.mesh.invites
         assert (invite.state, invite.used) == ("used_up", 1)
+        await until(lambda: a.snapshot.mesh is not None and a.snapshot.mesh.invites[0].used_by == ("b",), 20)
 
 
 async def test_the_third_is_known_to_the_second(tmp_path: Path) -> None:
