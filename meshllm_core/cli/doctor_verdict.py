@@ -8,7 +8,6 @@ import msgspec
 from meshllm_core.cli.doctor_machines import MachineRow, left_out, links, machines
 from meshllm_core.cli.plan_input import read_model
 from meshllm_core.config import Settings
-from meshllm_core.errors import ModelTooLarge
 from meshllm_core.ids import NodeId
 from meshllm_core.models.fit import EngineSettings
 from meshllm_core.models.resolve import ResolvedModel
@@ -93,16 +92,7 @@ def judge(
         return _impossible(planned, checked, answer)
     if len(answer.chosen.stages) == 1:
         return _alone(answer, checked, asked)
-    try:
-        split = staged(answer, request, able)
-    except ModelTooLarge as error:
-        return Verdict(
-            model=planned.model.name,
-            verdict="impossible",
-            sentence=error.message,
-            hint=error.hint,
-            machines=checked,
-        )
+    split = staged(answer, request, able)
     if isinstance(split, Alone):
         return _alone(answer, checked, asked)
     return _split(answer, split, checked, asked)
@@ -142,7 +132,7 @@ def _impossible(planned: PlannedModel, found: tuple[MachineRow, ...], answer: Re
     return Verdict(
         model=answer.model,
         verdict="impossible",
-        sentence=f"{answer.model} does not run on these machines, whole or split.",
+        sentence=f"{answer.model} does not run on these machines as asked, whole or split.",
         hint=hint,
         missing=answer.missing,
         would_fit=answer.would_fit,

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 from meshllm_core.api import schema_plan as json
 from meshllm_core.discovery.text import clean_text
-from meshllm_core.errors import ModelTooLarge
 from meshllm_core.node.plan_source import FoundModel
-from meshllm_core.node.split_plan import Machine, SplitPlan, staged
+from meshllm_core.node.split_plan import Machine
 from meshllm_core.planner.request import PlanRequest
 from meshllm_core.planner.result import Candidate, Exclusion, Plan, Refusal, Stage
 from meshllm_core.planner.words import price
@@ -42,10 +41,8 @@ class Launching:
         """This machine's name in the plan."""
         return self.machines[-1].name
 
-    def judge(
-        self, candidate: Candidate, taken: Candidate | None, singles: bool
-    ) -> tuple[json.LaunchKind, str]:
-        """How it is launched, and a sentence about it. `taken` is the split that a load would make."""
+    def judge(self, candidate: Candidate, taken: Candidate, singles: bool) -> tuple[json.LaunchKind, str]:
+        """How it is launched, and a sentence about it. `taken` is what a load would do."""
         alone = len(candidate.stages) == 1
         if self.client:
             return "none", "This node is a client: it uses the mesh's models and serves none."
@@ -62,9 +59,7 @@ class Launching:
             return "none", "One machine holds the model: it is split only where none does."
         if candidate is taken:
             return "split", f"{self.here} takes the requests and computes the last layers."
-        if taken is not None:
-            return "none", f"The node would take {taken.title}, which ranks better."
-        return "none", f"It leaves no stage to {self.here}, which would drive it: load it on another machine."
+        return "none", f"The node would take {taken.title}, which ranks better."
 
 
 def answer_of(planned: Plan | Refusal, asked: Asked, launching: Launching) -> json.PlanAnswer:
@@ -92,31 +87,21 @@ def answer_of(planned: Plan | Refusal, asked: Asked, launching: Launching) -> js
         refusal = json.PlanRefusal(missing=_texts(planned.missing), would_fit=_texts(planned.would_fit))
         words = f"{plain.model} does not run on these machines as asked."
         return _replaced(plain, sentence=words, refusal=refusal)
-    return _told(planned, plain, request, launching)
+    return _told(planned, plain, launching)
 
 
-def _told(
-    planned: Plan, plain: json.PlanAnswer, request: PlanRequest, launching: Launching
-) -> json.PlanAnswer:
+def _told(planned: Plan, plain: json.PlanAnswer, launching: Launching) -> json.PlanAnswer:
     ranked = [planned.chosen, *planned.others]
     singles = [each for each in ranked if len(each.stages) == 1]
-    taken = _taken(planned, request, launching.machines) if not singles else None
     kept = singles[:SINGLES] + [each for each in ranked if len(each.stages) > 1][:SPLITS]
     return _replaced(
         plain,
         sentence=clean_text(planned.sentence, TEXT),
-        candidates=tuple(_candidate(each, launching.judge(each, taken, bool(singles))) for each in kept),
+        candidates=tuple(
+            _candidate(each, launching.judge(each, planned.chosen, bool(singles))) for each in kept
+        ),
         left_out=len(ranked) - len(kept),
     )
-
-
-def _taken(planned: Plan, request: PlanRequest, machines: Sequence[Machine]) -> Candidate | None:
-    """The split that a load would make; None if it would make none."""
-    try:
-        split = staged(planned, request, machines)
-    except ModelTooLarge:
-        return None
-    return split.candidate if isinstance(split, SplitPlan) else None
 
 
 def _replaced(answer: json.PlanAnswer, **changes: object) -> json.PlanAnswer:

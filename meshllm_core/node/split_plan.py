@@ -21,7 +21,6 @@ from meshllm_core.planner.real_model import PlannedModel
 from meshllm_core.planner.request import PlanRequest
 from meshllm_core.planner.result import Candidate, Plan, Refusal
 from meshllm_core.planner.wire import Wires
-from meshllm_core.planner.words import sentence
 from meshllm_core.state.pace_events import UNKNOWN, Pace
 
 CPU = "cpu"
@@ -117,6 +116,7 @@ class Wish:
             wires=self.wires,
             settings=self.settings,
             idle_sequences=self.idle,
+            driver_computes=True,
             indivisible=self.planned.indivisible,
         )
 
@@ -139,22 +139,11 @@ def plan_split(
 
 
 def staged(answer: Plan, request: PlanRequest, machines: Sequence[Machine]) -> SplitPlan | Alone:
-    """What the planner answered to `request` on `machines`, of which the last coordinates.
-
-    Raises ModelTooLarge where none of its candidates has a stage there.
-    """
-    coordinator = machines[-1]
+    """What the planner answered to `request` on `machines`, of which the last coordinates."""
     by_name = {machine.name: machine for machine in machines}
     if len(answer.chosen.stages) == 1:
         return Alone(by_name[answer.chosen.nodes[0]], answer.sentence)
-    for candidate in (answer.chosen, *answer.others):
-        if len(candidate.stages) > 1 and candidate.nodes[-1] == coordinator.name:
-            said = sentence(answer.model, candidate, None, candidate)
-            return _split(candidate, said, request, by_name)
-    raise ModelTooLarge(
-        f"{request.model.name} can be split, but not with a stage on {coordinator.name}, which drives it.",
-        hint="Ask for it on a machine with more memory, or raise --max-vram here.",
-    )
+    return _split(answer.chosen, answer.sentence, request, by_name)
 
 
 def _locked(

@@ -28,11 +28,13 @@ class Builder:
         self._room = _vector(node.room for node in costs.nodes)
         flat = _vector(costs.hop_ns(one, other, PRICED) for one in names for other in names)
         self._forward = flat.reshape(len(names), len(names))
+        self._enter = _vector(costs.hop_ns(origin, name) for name in names)
+        self._leave = _vector(costs.hop_ns(name, origin) for name in names)
         if origin in names:
             # Whoever drives samples, so its own stage is the last one.
             self._forward[names.index(origin)] = NEVER
-        self._enter = _vector(costs.hop_ns(origin, name) for name in names)
-        self._leave = _vector(costs.hop_ns(name, origin) for name in names)
+        if request.driver_computes:
+            self._leave[[name != origin for name in names]] = NEVER
         self._searches: dict[tuple[int, int], Search] = {}
 
     def search(self, context: int, lanes: int) -> Search:

@@ -8,7 +8,7 @@ from meshllm_core.planner.choose import Splits, alone, single_order, splits
 from meshllm_core.planner.cost import costs_of
 from meshllm_core.planner.memory import MemoryModel
 from meshllm_core.planner.network import PlanNode
-from meshllm_core.planner.refusal import refuse, refuse_wire
+from meshllm_core.planner.refusal import refuse, refuse_driver, refuse_wire
 from meshllm_core.planner.request import PlanRequest
 from meshllm_core.planner.result import Candidate, Exclusion, Plan, Refusal
 from meshllm_core.planner.words import lacking, sentence, with_reasons
@@ -29,12 +29,25 @@ def plan(request: PlanRequest) -> Plan | Refusal:
     singles = [single for index in range(len(usable)) if (single := alone(builder, index)) is not None]
     origin = request.network.origin
     singles.sort(key=lambda single: single_order(single, origin))
-    cut = splits(builder) if len(usable) > 1 and not indivisible else None
+    cut = splits(builder) if len(usable) > 1 and not indivisible and _driver_may(builder) else None
     if cut is not None and not singles and all(split.refused for split in cut.best):
         return refuse_wire(request, cut.best[0], excluded)
     if not singles and cut is None:
+        without = plan(replace(request, driver_computes=False)) if request.driver_computes else None
+        if isinstance(without, Plan):
+            return refuse_driver(request, without.chosen, excluded)
         return refuse(builder, excluded, indivisible if len(usable) > 1 else "")
     return _weighed(builder, singles, cut, excluded)
+
+
+def _driver_may(builder: Builder) -> bool:
+    """Whether the driver holds what a split has to leave it, if it has to leave it anything."""
+    request, origin = builder.request, builder.request.network.origin
+    if not request.driver_computes:
+        return True
+    last = builder.memory.demand(request.contexts[-1], request.lane_counts[-1])[1:, -1]
+    least = min(last[last > 0], default=0)
+    return any(node.name == origin and 0 < least <= node.room for node in builder.costs.nodes)
 
 
 def considered(request: PlanRequest) -> tuple[tuple[PlanNode, ...], tuple[Exclusion, ...]]:

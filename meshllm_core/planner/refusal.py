@@ -55,6 +55,17 @@ def refuse_wire(request: PlanRequest, split: Candidate, excluded: tuple[Exclusio
     )
 
 
+def refuse_driver(request: PlanRequest, split: Candidate, excluded: tuple[Exclusion, ...]) -> Refusal:
+    """The refusal where others would do without the driver, which has to take part."""
+    driver = request.network.origin
+    return Refusal(
+        model=request.model.name,
+        missing=(f"it can be split over {split.title}, but not with a stage on {driver}, which drives it",),
+        would_fit=(f"load it on {split.nodes[-1]}", f"more memory on {driver}"),
+        excluded=excluded,
+    )
+
+
 def _together(request: PlanRequest, needed: int, weights: int, together: int, count: int) -> str:
     if needed > together:
         paper = " (the weights alone would fit)" if weights <= together else ""

@@ -32,6 +32,8 @@ class PlanRequest:
     settings: EngineSettings = field(default_factory=EngineSettings)
     idle_sequences: int = 0
     """Sequences that the KV cache keeps beside one for each lane."""
+    driver_computes: bool = False
+    """Whether a split needs a stage on the driver, as a node that is asked for one computes its last."""
     indivisible: str = ""
     """Why the model cannot be cut at all; empty if it can."""
 

@@ -186,7 +186,8 @@ async def test_a_coordinator_without_room_cannot_drive(node: Node) -> None:
     begin(node, *peers, lent=0)
     result = await ask("--json")
     assert (result.code, result.document["verdict"]) == (ExitCode.CHECK, "impossible")
-    assert "attic, which drives it" in result.document["sentence"]
+    assert "attic, which drives it" in result.document["missing"][0]
+    assert result.document["would_fit"][0] in ("load it on shed", "load it on cellar")
     assert rows(result)["attic"]["eligible"] is False
 
 

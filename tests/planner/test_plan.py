@@ -269,3 +269,28 @@ def test_a_driver_that_holds_only_the_first_part_takes_none() -> None:
     nodes = [node("driver", 4), node("a", 9), node("b", 9)]
     request = PlanRequest(model(10, total=10 * GB), network(nodes, rtt=4), windows=ranges_between([3], 10))
     assert sorted(planned(request).chosen.nodes) == ["a", "b"]
+
+
+def test_a_driver_that_has_to_compute_is_in_every_split() -> None:
+    # Four roomy machines and a laptop: two of them would do, but the laptop was asked.
+    nodes = [node("laptop", 3), *(node(name, 7, 0.2) for name in "abcd")]
+    asked = PlanRequest(model(), network(nodes, rtt=4))
+    assert "laptop" not in planned(asked).chosen.nodes
+    found = planned(replace(asked, driver_computes=True))
+    splits = [each for each in (found.chosen, *found.others) if len(each.stages) > 1]
+    assert splits and all(each.nodes[-1] == "laptop" for each in splits)
+
+
+def test_a_driver_without_room_is_named_with_where_to_ask_instead() -> None:
+    nodes = [node("laptop", 0.01), *(node(name, 7) for name in "abc")]
+    answer = refused(PlanRequest(model(), network(nodes, rtt=4), driver_computes=True))
+    assert "not with a stage on laptop, which drives it" in answer.missing[0]
+    assert answer.would_fit[0].startswith("load it on ")
+
+
+def test_a_driver_without_room_takes_no_longer_to_refuse() -> None:
+    slow = crowd(30, 12, 3)
+    empty = replace(slow, nodes=(replace(slow.nodes[0], memory=1), *slow.nodes[1:]))
+    begin = time.process_time()
+    refused(PlanRequest(model(120, total=132 * GB), empty, driver_computes=True))
+    assert time.process_time() - begin < 0.3
