@@ -287,9 +287,11 @@ async def test_another_invite_by_palette_after_a_failure() -> None:
         screen.app.screen.query_one(Input).value = TOKEN
         await screen.press("enter")
         await screen.until(lambda: "takes another invite" in screen.text)
+        client.effects["join"] = (*joining(2, "once more", at=START + 197), ended)
         await perform(screen, "join.again")
-        await screen.until(lambda: len(client.acted) == 2)
+        await screen.until(lambda: "once more" in screen.text)
+        assert len(client.acted) == 2
         await perform(screen, "join.copy")
-        assert "why" in screen.copied
+        assert "once more" in screen.copied
         await perform(screen, "join.another")
         assert screen.app.screen.query_one(Input).display
