@@ -10,7 +10,7 @@ from meshllm_core.node.split_plan import Machine
 from meshllm_core.state.mesh_events import PeerRow
 from meshllm_core.state.pace import pace_of
 from meshllm_core.state.pace_events import Pace, PaceSource
-from meshllm_core.state.snapshot import NodeSnapshot
+from meshllm_core.state.snapshot import NodeSnapshot, SplitView
 
 
 class MachineRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,6 +145,17 @@ def _with_memory(plain: MachineRow) -> MachineRow:
         plain,
         f"it lends no memory{free}",
         f"Unload a model {where}, or raise --max-vram of its `meshllm serve`.",
+    )
+
+
+def with_stages(found: tuple[MachineRow, ...], split: SplitView) -> tuple[MachineRow, ...]:
+    """The same once a split runs: who computes a stage of it takes part, whatever else it would take."""
+    busy = {row.node for row in split.stages}
+    return tuple(
+        msgspec.structs.replace(each, eligible=True, hint="", reason=each.reason if each.this_node else "")
+        if each.node in busy
+        else each
+        for each in found
     )
 
 

@@ -2,12 +2,14 @@
 
 import contextlib
 import os
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from meshllm_core.api.schema_certify import Certificates
+from meshllm_core.api.schema_config import Config
 from meshllm_core.cli import text
 from meshllm_core.cli.connect import ask
 from meshllm_core.cli.control import absolute
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from meshllm_core.api.client import ManagementClient
     from meshllm_core.cli.doctor_machines import MachineRow
     from meshllm_core.cli.doctor_verdict import Verdict
+
+LOADS = ("ctx_size", "lanes", "batch", "kv_type", "prefix_slots", "wire_dtype")
+"""Settings that a load goes by: those of the running node, whose flags only it knows."""
 
 Model = Annotated[
     str,
@@ -46,8 +51,8 @@ def split(
 
     Exit code 7 when it cannot run on these machines, whole or split.
     """
-    snapshot = ask(_asked, console=console)
-    verdict = _judged(model, snapshot, ctx_size, lanes)
+    snapshot, told = ask(_asked, console=console)
+    verdict = _judged(model, snapshot, told, ctx_size, lanes)
     if as_json:
         emit_json(verdict)
     else:
@@ -56,24 +61,34 @@ def split(
         raise typer.Exit(ExitCode.CHECK)
 
 
-async def _asked(client: "ManagementClient") -> NodeSnapshot:
-    """What the node knows, after it looked what others measured; without that the plan stands too."""
+async def _asked(client: "ManagementClient") -> tuple[NodeSnapshot, dict[str, object]]:
+    """What the node knows and how it would load, after it looked what others measured.
+
+    Without the latter two the plan stands too.
+    """
+    told: dict[str, object] = {}
     with contextlib.suppress(MeshError):
         await client.ask("certificates", Certificates)
-    return await client.snapshot()
+    with contextlib.suppress(MeshError):
+        rows = (await client.ask("config", Config)).rows
+        told = {row.key: tomllib.loads(f"value = {row.value}")["value"] for row in rows if row.key in LOADS}
+    return await client.snapshot(), told
 
 
-def _judged(model: str, snapshot: NodeSnapshot, context: int, lanes: int) -> "Verdict":
+def _judged(
+    model: str, snapshot: NodeSnapshot, told: dict[str, object], context: int, lanes: int
+) -> "Verdict":
     # The planner and what reads model files take a moment to import: only this command waits for them.
-    from meshllm_core.cli.doctor_machines import candidates
+    from meshllm_core.cli.doctor_machines import candidates, with_stages
     from meshllm_core.cli.doctor_verdict import judge, running
 
     paths = default_paths()
     found, loaded = candidates(snapshot), _loaded(model, snapshot)
     if loaded is not None and loaded.split is not None and loaded.status != "failed":
-        return running(loaded.id, loaded.split, found)
+        placed = with_stages(found, loaded.split) if loaded.status == "ready" else found
+        return running(loaded.id, loaded.split, placed)
     path = _file(model, loaded, paths)
-    settings = load_settings(paths, environ=os.environ)
+    settings = load_settings(paths, flags=told, environ=os.environ)
     return judge(path, found, asked=model, settings=settings, paths=paths, context=context, lanes=lanes)
 
 

@@ -1,0 +1,42 @@
+"""What a person is told of a split by the command line is what the node does: real nodes on loopback."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from tests.node.test_split import NAME, _settled, mesh
+from tests.support.default_model import require_default_model
+from tests.support.nodes import QUIET, RunningNode, command
+
+
+def _told(node: RunningNode, *arguments: str) -> dict[str, Any]:
+    done = subprocess.run(
+        command(*arguments, "--json"),
+        env={**os.environ, "MESHLLM_HOME": str(node.home), **QUIET},
+        capture_output=True,
+        timeout=90,
+    )
+    assert done.stdout, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def test_the_doctor_plans_with_the_flags_of_the_node_and_counts_those_in_who_compute(tmp_path: Path) -> None:
+    model = str(require_default_model())
+    with mesh(tmp_path, "Anna", "Bert") as (anna, bert):
+        before = _told(anna, "doctor", "split", model)
+        assert (before["verdict"], before["context"], before["lanes"]) == ("split", 512, 2), before
+        anna.act("load", model=model, split=True)
+        row = _settled(anna)
+        assert (row["split"]["context"], row["split"]["lanes"]) == (512, 2)
+        bert.act("lending", on=False)
+        anna.wait(lambda s: s["peers"][0]["lending_paused"], 20)
+        after = _told(anna, "doctor", "split", NAME)
+        assert after["verdict"] == "running"
+        takes_part = {
+            each["name"]: (each["eligible"], each["reason"], each["hint"]) for each in after["machines"]
+        }
+        assert takes_part["Bert"] == (True, "stage 1 of 2", "")
+        assert takes_part["Anna"][0] is True
