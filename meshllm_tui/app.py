@@ -334,12 +334,11 @@ class MeshApp(SparingApp):
         self._ask_to_leave()
 
     def _ask_to_leave(self) -> None:
-        if isinstance(self.screen, SmallScreen):
-            self.exit(NODE_STAYS)
+        if self.screen.id == "leave":
             return
-        if isinstance(self.screen, AskScreen):
-            return
-        if self.session.snapshot is None and not self.session.view().started_by_us:
+        view = self.session.view()
+        nobody = view.link == "lost" or (view.snapshot is None and not view.started_by_us)
+        if nobody or isinstance(self.screen, SmallScreen):
             self.exit(NODE_STAYS)
             return
         question = AskScreen(
@@ -347,6 +346,7 @@ class MeshApp(SparingApp):
             "The node can go on serving without it. `meshllm` brings this screen back.",
             (("stay", "Leave it running"), ("stop", "Stop the node"), ("cancel", "Cancel")),
         )
+        question.id = "leave"
         self.push_screen(question, self._leave)
 
     def _leave(self, answer: str | None) -> None:

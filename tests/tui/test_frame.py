@@ -60,6 +60,28 @@ async def test_leaving_does_not_ask_about_a_node_that_never_answered() -> None:
         assert screen.app.return_value == NODE_STAYS
 
 
+async def test_leaving_does_not_ask_about_a_node_that_is_lost() -> None:
+    async with dashboard() as screen:
+        screen.client.state = None
+        screen.client.queue.put_nowait(None)
+        await screen.until(lambda: "stale: no answer for" in screen.text)
+        await screen.pilot.press("ctrl+q")
+        assert screen.app.return_value == NODE_STAYS
+
+
+async def test_ctrl_q_leaves_from_any_dialog_and_back_to_it() -> None:
+    async with dashboard() as screen:
+        for key in ("l", "u", "question_mark", "g"):
+            await screen.press(key)
+            await screen.until(lambda: len(screen.app.screen_stack) == 2)
+            await screen.press("ctrl+q", "ctrl+q")
+            assert "Leave the dashboard?" in screen.text, key
+            await screen.press("escape")
+            assert len(screen.app.screen_stack) == 2
+            await screen.press("escape")
+            await screen.until(lambda: len(screen.app.screen_stack) == 1)
+
+
 async def test_keys_at_the_bottom_follow_the_focus_and_can_be_clicked() -> None:
     async with dashboard() as screen:
         line = screen.app.home.query_one("#keys")
