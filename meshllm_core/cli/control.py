@@ -20,6 +20,7 @@ from meshllm_core.errors import ConfigError, EngineError, ModelError, NodeError,
 from meshllm_core.models.refs import expanded
 from meshllm_core.paths import Paths, default_paths
 from meshllm_core.state.snapshot import ModelView, NodeSnapshot
+from meshllm_core.state.split_events import NOT_SPLIT
 
 STOP_SECONDS = 30.0
 """So long a node may take to end: running requests get a few seconds of it."""
@@ -113,13 +114,16 @@ def load(
     ref = absolute(model)
     options: dict[str, object] = {"ctx_size": ctx_size, "lanes": lanes, **_splitting(split, wire_dtype, lock)}
 
-    async def loading(client: ManagementClient) -> ModelView | None:
+    async def loading(client: ManagementClient) -> tuple[ModelView | None, str]:
         earlier = _row(await client.snapshot(), ref)
         await client.act("load", model=ref, **options)
-        return await _until_ready(client, ref, earlier) if wait else None
+        if not wait:
+            return None, ""
+        view = await _until_ready(client, ref, earlier)
+        return view, await _why_whole(client, view) if split and view.split is None else ""
 
     try:
-        view = ask(loading, console=console)
+        view, why_whole = ask(loading, console=console)
     except KeyboardInterrupt:
         say(f"Waiting was stopped, loading was not: `meshllm unload {ref}` ends it.")
         raise
@@ -131,6 +135,15 @@ def load(
         emit(f"{clean(view.id)} is ready: context {view.context}, {view.lanes} lanes, on {where(view)}.")
         if view.split is not None:
             emit(clean(view.split.sentence))
+        if why_whole:
+            emit(clean(why_whole))
+
+
+async def _why_whole(client: ManagementClient, view: ModelView) -> str:
+    """Why a model that was to be split is loaded as a whole, as the node said it."""
+    notices = reversed((await client.snapshot()).notices)
+    own = (each.text for each in notices if each.source == view.id)
+    return next((text for text in own if text.startswith(NOT_SPLIT)), "")
 
 
 def _splitting(split: bool, wire_dtype: WireDtype | None, lock: Path | None) -> dict[str, object]:

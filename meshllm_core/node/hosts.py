@@ -18,6 +18,7 @@ from meshllm_core.node.prepare import GB, Prepared, Wish, prepare_load
 from meshllm_core.paths import Paths
 from meshllm_core.serve.router import HostedModel
 from meshllm_core.state import events as ev
+from meshllm_core.state.split_events import NOT_SPLIT
 
 if TYPE_CHECKING:
     from meshllm_core.models.package_stage import StageMaker
@@ -124,7 +125,7 @@ class Hosts:
         """A model that was to be split fits here as a whole."""
         self._hosts.remove(split)
         self.hosted.pop(split.id, None)
-        self.append(ev.NoticeLogged(at=time.time(), level="info", source=split.id, text=why))
+        self.append(ev.NoticeLogged(at=time.time(), level="info", source=split.id, text=f"{NOT_SPLIT}{why}"))
         host = ModelHost(
             ref=split.ref,
             id=split.id,

@@ -13,7 +13,7 @@ from meshllm_core.certify.record import backend_of
 from meshllm_core.config import Settings
 from meshllm_core.discovery.text import clean_text
 from meshllm_core.engine.chain_spec import ChainSpec
-from meshllm_core.engine.protocol import LoadSpec
+from meshllm_core.engine.protocol import LoadSpec, Stats
 from meshllm_core.engine.refusals import ProbeFailed
 from meshllm_core.engine.supervisor import EngineProcess
 from meshllm_core.errors import MeshError, ModelTooLarge, NodeError, NotInMesh, describe
@@ -304,8 +304,13 @@ class SplitHost(ModelRow):
             open_call=self.mesh.open_call,
             me=self.mesh.me,
             append=self.append,
-            on_stats=lambda stats: self.append(throughput(self.id, stats)),
+            on_stats=self._measured,
         )
+
+    def _measured(self, stats: Stats) -> None:
+        # What a driver says of a chain that is broken meanwhile would stay in the row.
+        if self._run is not None and not self._run.lost.done():
+            self.append(throughput(self.id, stats))
 
     def _tell(self, run: SplitRun, wire: Wire) -> None:
         plan, estimate = run.plan, run.plan.candidate.estimate

@@ -50,7 +50,8 @@ def _interrupted(model: ModelView, reason: str) -> ModelView:
     """No more ready, if it was: nothing is answered until it is spread again."""
     status = "restarting" if model.status == "ready" else model.status
     quiet = {"pid": 0, "active": 0, "queued": 0, "in_flight": 0}
-    return replace(model, status=status, error=reason, **quiet)
+    still = {"decode_tokens_per_second": 0.0, "prompt_tokens_per_second": 0.0}
+    return replace(model, status=status, error=reason, **quiet, **still)
 
 
 def _with_stage(model: ModelView, event: ev.StageUpdated) -> ModelView:

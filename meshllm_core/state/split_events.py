@@ -7,6 +7,9 @@ import msgspec
 from meshllm_core.ids import ModelId
 from meshllm_core.state.event import Event
 
+NOT_SPLIT = "It is not split: "
+"""How the notice begins that says why a model is loaded as a whole although a split was asked for."""
+
 StageState = Literal["assigned", "fetching", "loading", "probing", "ready", "failed", "withdrawn"]
 
 

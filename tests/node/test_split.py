@@ -175,6 +175,7 @@ def test_a_split_without_its_other_machine_is_not_ready_says_whom_it_lost_and_co
         assert _row(lost)["status"] == "restarting"
         assert "Bert" in _row(lost)["error"] and "start meshllm there" in _row(lost)["error"]
         assert lost["node_state"] != "serving"
+        assert _row(lost)["decode_tokens_per_second"] == 0
         told = [n["text"] for n in lost["notices"] if n["level"] == "warning" and NAME in n["source"]]
         anew = [text for text in told if text.endswith("It is planned anew.")]
         assert anew

@@ -11,13 +11,17 @@ from tests.support.default_model import require_default_model
 from tests.support.nodes import QUIET, RunningNode, command
 
 
-def _told(node: RunningNode, *arguments: str) -> dict[str, Any]:
-    done = subprocess.run(
-        command(*arguments, "--json"),
+def _run(node: RunningNode, *arguments: str) -> "subprocess.CompletedProcess[bytes]":
+    return subprocess.run(
+        command(*arguments),
         env={**os.environ, "MESHLLM_HOME": str(node.home), **QUIET},
         capture_output=True,
         timeout=90,
     )
+
+
+def _told(node: RunningNode, *arguments: str) -> dict[str, Any]:
+    done = _run(node, *arguments, "--json")
     assert done.stdout, done.stderr
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
@@ -40,3 +44,12 @@ def test_the_doctor_plans_with_the_flags_of_the_node_and_counts_those_in_who_com
         }
         assert takes_part["Bert"] == (True, "stage 1 of 2", "")
         assert takes_part["Anna"][0] is True
+
+
+def test_a_load_says_why_a_model_was_not_split(tmp_path: Path) -> None:
+    with mesh(tmp_path, "Anna", "Bert", flags=("--max-vram", "1")) as (anna, _):
+        done = _run(anna, "load", str(require_default_model()), "--split")
+        assert done.returncode == 0, done.stderr
+        ready, why = done.stdout.decode().splitlines()
+        assert ready.startswith(f"{NAME} is ready")
+        assert why.startswith("It is not split: ") and "Anna alone" in why
