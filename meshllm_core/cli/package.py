@@ -167,7 +167,8 @@ def fetch(model: Source, layers: Layers, refresh: Refresh = False, as_json: AsJs
     first, end = _range(layers)
     progress = Progress()
     try:
-        stage = prepare_stage(absolute(model), first, end, _maker(progress), refresh=refresh)
+        with interruptible():
+            stage = prepare_stage(absolute(model), first, end, _maker(progress), refresh=refresh)
     except KeyboardInterrupt:
         progress.end()
         say("Stopped. What has arrived is kept: the same command goes on from there.")
@@ -231,7 +232,12 @@ def _maker(progress: Progress) -> "StageMaker":
     from meshllm_core.models.package_stage import StageMaker
 
     paths = default_paths()
-    return StageMaker(Cache(paths.models), open_hub(paths), on_progress=show_progress(progress))
+    return StageMaker(
+        Cache(paths.models),
+        open_hub(paths),
+        on_progress=show_progress(progress),
+        on_wait=lambda: say("Another process works on the same model: this one waits for it."),
+    )
 
 
 def _range(text: str) -> tuple[int, int]:

@@ -4,10 +4,11 @@ model.gguf.spans       the parts, one behind the other, in the order in which th
 model.gguf.spans.json  which parts they are; written after their bytes, so that no part is listed in vain
 """
 
+import contextlib
 import itertools
 import os
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -25,7 +26,9 @@ SPANS_SUFFIX = ".spans"
 MAX_HEAD_BYTES = 256 << 20
 """Most that is fetched to read a head: real ones have some megabytes."""
 PART = 64 << 20
-"""Longest part that is fetched at once: as much is lost when the program is killed."""
+"""Longest part that is asked for at once."""
+KEPT = 8 << 20
+"""After so many bytes they are listed: as much is lost when the program is killed."""
 NEAR = 64 << 10
 """Parts that are no further apart are fetched as one: a request costs more than the bytes between."""
 _MAX_INDEX_BYTES = 16 << 20
@@ -116,27 +119,45 @@ class PartialFile:
         for first, end in self.missing(_merged(self.missing(spans), NEAR)):
             for start in range(first, end, PART):
                 stop = min(end, start + PART)
-                for chunk_bytes in self._fetch_part(start, stop, cancelled):
-                    done += chunk_bytes
-                    report(done)
+                # Closed at once, however this ends: what has come is listed then.
+                with contextlib.closing(self._fetch_part(start, stop, cancelled)) as chunks:
+                    for chunk_bytes in chunks:
+                        done += chunk_bytes
+                        report(done)
         report(done, force=True)
 
-    def _fetch_part(self, first: int, end: int, cancelled: Callable[[], bool]) -> Iterable[int]:
+    def _fetch_part(self, first: int, end: int, cancelled: Callable[[], bool]) -> Generator[int]:
+        """Yields the lengths of what comes; however it ends, that is listed."""
         kept = sum(part.end - part.first for part in self._parts)
         with storing(self._data.parent):
             self._data.parent.mkdir(parents=True, exist_ok=True)
             with self._data.open("ab") as stream:
                 # What a killed program left behind the last listed part is not known to be whole.
                 stream.truncate(kept)
-                for chunk in self.ranges.stream(first, end - first, cancelled=cancelled):
-                    stream.write(chunk)
-                    yield len(chunk)
-                stream.flush()
-                os.fsync(stream.fileno())
-            self._parts.append(_Part(first, end))
-            fresh = self._index.with_name(self._index.name + ".new")
-            fresh.write_bytes(msgspec.json.encode(_Index(self.remote.size, tuple(self._parts))))
-            fresh.replace(self._index)
+                listed = at = first
+                try:
+                    for chunk in self.ranges.stream(first, end - first, cancelled=cancelled):
+                        stream.write(chunk)
+                        at += len(chunk)
+                        if at - listed >= KEPT:
+                            self._list(stream, listed, at)
+                            listed = at
+                        yield len(chunk)
+                finally:
+                    self._list(stream, listed, at)
+
+    def _list(self, stream: BinaryIO, first: int, end: int) -> None:
+        """Makes the bytes [first, end) of the file, the last that were written, known to the next start."""
+        if first == end:
+            return
+        stream.flush()
+        os.fsync(stream.fileno())
+        if self._parts and self._parts[-1].end == first:
+            first = self._parts.pop().first
+        self._parts.append(_Part(first, end))
+        fresh = self._index.with_name(self._index.name + ".new")
+        fresh.write_bytes(msgspec.json.encode(_Index(self.remote.size, tuple(self._parts))))
+        fresh.replace(self._index)
 
     def _starts(self) -> list[int]:
         """Where each part begins in the data file."""

@@ -2,6 +2,7 @@
 anywhere have in common.
 """
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -36,15 +37,19 @@ class StageMaker:
     on_progress: OnProgress = lambda done, total: None
     cancelled: Callable[[], bool] = lambda: False
     disk_free: Callable[[Path], int] = free_disk
+    on_wait: Callable[[], None] = lambda: None
+    """Called when another process works on the same model, once each time that it is waited for."""
 
     @contextmanager
     def holding(self, folder: Path) -> Iterator[None]:
         """Waits until no other process works in `folder`. Raises DownloadFailed when cancelled meanwhile."""
-        while True:
+        for attempt in itertools.count():
             with downloading(folder, wait=LOCK_WAIT) as held:
                 if held:
                     yield
                     return
+            if attempt == 0:
+                self.on_wait()
             if self.cancelled():
                 raise DownloadFailed(
                     "Waiting for another process was cancelled.", hint="It goes on with the same download."

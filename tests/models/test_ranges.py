@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+import shutil
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,50 @@ def test_what_is_here_is_not_fetched_again(ranges: Ranges, hub: Hub, tmp_path: P
     assert ranges.received == before
     assert again.read(900, 1200) == CONTENT[900:2100]
     assert ranges.received == before + 200
+
+
+@pytest.mark.parametrize("ended", [KeyboardInterrupt, DownloadFailed])
+def test_what_came_before_an_end_is_kept(
+    ranges: Ranges, hub: Hub, local_hub: LocalHub, tmp_path: Path, ended: type[BaseException]
+) -> None:
+    local_hub.faults.chunk = 20_000
+    part = PartialFile(ranges, tmp_path / NAME)
+
+    def stop() -> bool:
+        if ranges.received > 150_000 and ended is KeyboardInterrupt:
+            raise KeyboardInterrupt
+        return ranges.received > 150_000
+
+    with pytest.raises(ended):
+        part.fetch([(0, 10), (40_000, 480_000)], cancelled=stop)
+    again = PartialFile(hub.ranges(REPO, COMMIT, ranges.file), tmp_path / NAME)
+    ((first, end),) = again.missing([(0, 480_000)])
+    assert (first >= 150_000, end) == (True, 480_000)
+    again.fetch([(0, 480_000)])
+    assert again.ranges.received == 480_000 - first
+    assert again.read(0, 480_000) == CONTENT[:480_000]
+    assert package_spans.span_files(tmp_path / NAME)[1].read_bytes().count(b"first") == 1
+
+
+def test_little_is_lost_when_the_program_is_killed(
+    ranges: Ranges, local_hub: LocalHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(package_spans, "KEPT", 50_000)
+    local_hub.faults.chunk = 10_000
+    part = PartialFile(ranges, tmp_path / "a" / NAME)
+    kept: list[Path] = []
+
+    def look() -> bool:
+        if ranges.received > 200_000 and not kept:
+            kept.append(Path(shutil.copytree(tmp_path / "a", tmp_path / "killed")))
+        return False
+
+    part.fetch([(0, 400_000)], cancelled=look)
+    assert part.read(0, 400_000) == CONTENT[:400_000]
+    after = PartialFile(ranges, kept[0] / NAME)
+    ((first, _),) = after.missing([(0, 400_000)])
+    assert first >= 150_000
+    assert after.read(0, first) == CONTENT[:first]
 
 
 def test_an_index_that_cannot_be_true_is_not_used(ranges: Ranges, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """A stage fetches what its layers need and no more, from wherever the model is; nothing half installed."""
 
 import dataclasses
+import itertools
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from meshllm_core.errors import DownloadFailed, ModelFileInvalid
-from meshllm_core.models.cache import Cache
+from meshllm_core.models.cache import Cache, downloading
 from meshllm_core.models.package_build import build_package
 from meshllm_core.models.package_fetch import prepare_stage
 from meshllm_core.models.package_manifest import MANIFEST_NAME
@@ -218,6 +219,19 @@ def test_two_at_once_share_one_download(published: LocalHub, node: Node, ref: st
         stages = list(pool.map(lambda maker: prepare_stage(ref, 0, 4, maker), makers))
     assert stages[0].file == stages[1].file
     assert sorted(stage.downloaded for stage in stages) == [0, alone]
+
+
+def test_who_waits_for_another_process_is_told_once(node: Node, tmp_path: Path) -> None:
+    told: list[str] = []
+    tries = itertools.count()
+    maker = dataclasses.replace(
+        node("a"), on_wait=lambda: told.append("waits"), cancelled=lambda: next(tries) == 2
+    )
+    with downloading(tmp_path, wait=0) as held, pytest.raises(DownloadFailed, match="Waiting"):
+        assert held
+        with maker.holding(tmp_path):
+            raise AssertionError
+    assert told == ["waits"]
 
 
 def test_probes_come_along(local_hub: LocalHub, node: Node, model: Path, tmp_path: Path) -> None:
