@@ -1,5 +1,6 @@
 """The part of the fold that is about the mesh: peers, invites, the join checklist, refusals."""
 
+from bisect import bisect_left
 from typing import Any, assert_never
 
 import msgspec
@@ -92,17 +93,26 @@ def _mesh(snapshot: NodeSnapshot, **changes: Any) -> NodeSnapshot:
     return replace(snapshot, mesh=replace(snapshot.mesh, **changes))
 
 
+def _order(row: ev.PeerRow) -> tuple[str, str]:
+    return row.name.casefold(), row.node
+
+
+def _place(peers: tuple[ev.PeerRow, ...], row: ev.PeerRow) -> int | None:
+    """Where a member stands; most of what is heard of members are figures, and their place is by the name."""
+    place = bisect_left(peers, _order(row), key=_order)
+    if place < len(peers) and peers[place].node == row.node:
+        return place
+    return next((place for place, other in enumerate(peers) if other.node == row.node), None)
+
+
 def _peer(snapshot: NodeSnapshot, row: ev.PeerRow) -> NodeSnapshot:
-    for place, other in enumerate(snapshot.peers):
-        if other.node == row.node and other.name == row.name:
-            # Its place is by its name; most of what is heard of members are figures.
-            return replace(snapshot, peers=(*snapshot.peers[:place], row, *snapshot.peers[place + 1 :]))
-    rows = [other for other in snapshot.peers if other.node != row.node]
+    peers, place = snapshot.peers, _place(snapshot.peers, row)
+    if place is not None and peers[place].name == row.name:
+        return replace(snapshot, peers=(*peers[:place], row, *peers[place + 1 :]))
+    rows = [other for other in peers if other.node != row.node]
     if len(rows) >= PEERS_SHOWN:
         return snapshot
-    rows.append(row)
-    rows.sort(key=lambda other: (other.name.casefold(), other.node))
-    return replace(snapshot, peers=tuple(rows))
+    return replace(snapshot, peers=tuple(sorted((*rows, row), key=_order)))
 
 
 def _join(view: JoinView | None, event: ev.JoinStarted | ev.JoinStepped | ev.JoinEnded) -> JoinView | None:
@@ -167,10 +177,12 @@ def _waiting_words(snapshot: NodeSnapshot, rows: tuple[ev.WaitingRow, ...]) -> t
 
 
 def _peer_words(snapshot: NodeSnapshot, row: ev.PeerRow) -> tuple[NoticeLevel, str] | None:
-    before = next((other for other in snapshot.peers if other.node == row.node), None)
+    place = _place(snapshot.peers, row)
+    before = snapshot.peers[place] if place is not None else None
     if before is not None and before.status == row.status:
         return None
-    if before is None and row.status != "alive":
+    # For whom there is no room in the list, each word would be the first about it.
+    if before is None and (row.status != "alive" or len(snapshot.peers) >= PEERS_SHOWN):
         return None
     texts: dict[ev.PeerStatus, tuple[NoticeLevel, str]] = {
         "alive": ("info", f"{row.name} is back" if before else f"{row.name} is in the mesh"),

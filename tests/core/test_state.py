@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from meshllm_core.ids import ModelId, RequestId
 from meshllm_core.state import events as ev
+from meshllm_core.state.mesh_events import PeerRow, PeerUpdated
 from meshllm_core.state.reduce import reduce
 from meshllm_core.state.reduce_certify import CertifyEvent
 from meshllm_core.state.reduce_downloads import DownloadEvent
-from meshllm_core.state.reduce_mesh import MeshEvent
+from meshllm_core.state.reduce_mesh import PEERS_SHOWN, MeshEvent
 from meshllm_core.state.reduce_split import SplitEvent
 from meshllm_core.state.snapshot import NOTICES_KEPT, REQUESTS_KEPT, NodeSnapshot
 
@@ -274,6 +275,37 @@ def test_a_finished_request_keeps_its_figures() -> None:
     served = snapshot.model(model)
     assert served is not None
     assert served.requests_served == 1
+
+
+MEMBERS = st.builds(
+    PeerRow,
+    node=st.sampled_from("abcde"),
+    name=st.sampled_from(("", "a", "B", "b", "ß", "SS", "z")),
+    status=st.sampled_from(("alive", "suspect", "down", "left")),
+    role=st.just("host"),
+    since=SPEED,
+    rtt_ms=SPEED,
+)
+
+
+@given(st.lists(MEMBERS, max_size=30))
+def test_members_are_the_last_that_was_heard_of_each_by_name(rows: list[PeerRow]) -> None:
+    snapshot = fold([PeerUpdated(at=1.0, peer=row) for row in rows])
+    known = {row.node: row for row in rows}
+    assert snapshot.peers == tuple(sorted(known.values(), key=lambda row: (row.name.casefold(), row.node)))
+
+
+def test_members_beyond_the_list_do_not_fill_the_log() -> None:
+    """There is no room for them, so that each time they are heard of would be the first."""
+    rows = [
+        PeerRow(node=f"{n:05}", name=f"m{n:05}", status="alive", role="host", since=1.0)
+        for n in range(PEERS_SHOWN + 1)
+    ]
+    full = msgspec.structs.replace(NodeSnapshot(), peers=tuple(rows[:-1]))
+    again = reduce(reduce(full, PeerUpdated(at=2.0, peer=rows[-1])), PeerUpdated(at=3.0, peer=rows[0]))
+    assert (len(again.peers), again.notices) == (PEERS_SHOWN, ())
+    gone = msgspec.structs.replace(rows[0], status="down")
+    assert len(reduce(again, PeerUpdated(at=4.0, peer=gone)).notices) == 1
 
 
 def test_an_unknown_event_type_is_refused() -> None:
