@@ -6,6 +6,7 @@ never obeyed: a reply must not move the cursor, set the window's title or turn a
 
 import re
 import unicodedata
+from functools import lru_cache
 
 LINE_LIMIT = 500
 """Characters kept of a text that is shown on one line."""
@@ -35,6 +36,9 @@ def clean(text: str, limit: int = TEXT_LIMIT) -> str:
     """
     if len(text) > limit:
         text = text[: max(limit - 1, 0)] + "…"
+    if text.isascii() and text.isprintable():
+        # Nearly every text: it has nothing that could be taken out.
+        return text
     text = _BREAKS.sub("\n", text)
     text = _ESCAPES.sub("", text)
     text = _UNSEEN.sub("", text)
@@ -47,14 +51,17 @@ def one_line(text: str, limit: int = LINE_LIMIT) -> str:
     """`text` on a single line, cleaned, runs of white space made one space."""
     if len(text) > limit:
         text = text[: max(limit - 1, 0)] + "…"
-    return _SPACES.sub(" ", clean(text, limit)).strip()
+    text = clean(text, limit)
+    if text.isascii() and text.isprintable() and "  " not in text:
+        return text.strip()
+    return _SPACES.sub(" ", text).strip()
 
 
 def cells(text: str) -> int:
     """Terminal cells that a cleaned text takes: wide characters count two, combining marks none."""
     if text.isascii():
         return len(text)
-    return sum(_width(character) for character in text)
+    return len(text) + sum([_width(character) - 1 for character in text if character > "\x7f"])
 
 
 def fit(text: str, width: int) -> str:
@@ -62,6 +69,8 @@ def fit(text: str, width: int) -> str:
     short = one_line(text)
     if cells(short) <= width:
         return short
+    if short.isascii():
+        return short[: max(width - 1, 0)] + "…"
     used, kept = 1, ""
     for character in short:
         used += _width(character)
@@ -71,6 +80,7 @@ def fit(text: str, width: int) -> str:
     return kept + "…"
 
 
+@lru_cache(maxsize=4096)
 def _width(character: str) -> int:
     if unicodedata.combining(character) or character in "\u200c\u200d\ufe0e\ufe0f":
         return 0

@@ -75,3 +75,17 @@ def test_fits(text: str, width: int) -> None:
 def test_wide_characters_take_two_cells() -> None:
     assert cells("日本") == 4
     assert fit("日本語", 5) == "日本…"
+
+
+@given(st.text(st.characters(max_codepoint=127)), st.integers(min_value=1, max_value=30))
+def test_plain_text_is_treated_as_any_other(text: str, width: int) -> None:
+    assert clean(f"é{text}") == f"é{clean(text)}"
+    assert one_line(f"é {text} é") == " ".join(f"é {one_line(text)} é".split())
+    assert cells(clean(text)) == cells(f"é{clean(text)}") - 1
+    short = one_line(text)
+    assert fit(text, width) == (short if len(short) <= width else f"{short[: width - 1]}…")
+
+
+@given(st.text(max_size=20))
+def test_cells_are_those_of_its_characters(text: str) -> None:
+    assert cells(text) == sum(map(cells, text))
