@@ -72,7 +72,7 @@ class MeasuredApp(MeshApp):
         whole = isinstance(renderable, LayoutUpdate) or focused is None or not dirty
         whole = whole or any(widget in dirty for widget in focused.ancestors_with_self) if focused else True
         super()._display(screen, renderable)
-        if renderable is not None:
+        if renderable is not None and not self._batch_count:
             self.notes.frames.append(Frame(time.monotonic(), self.state_of_keys(), whole))
 
     def state_of_keys(self) -> tuple[str, ...]:

@@ -125,10 +125,10 @@ class MeshApp(SparingApp):
 
     def make_page(self, made_by: str) -> Page:
         """A page; its module is imported when it is first opened, so that the first paint is soon."""
-        if made_by == PAGES[0].made_by:
-            return self.home
-        module, _, name = made_by.partition(":")
-        made: Page = getattr(importlib.import_module(f"meshllm_tui.pages.{module}"), name)(self.session)
+        made: Page = self.home
+        if made_by != PAGES[0].made_by:
+            module, _, name = made_by.partition(":")
+            made = getattr(importlib.import_module(f"meshllm_tui.pages.{module}"), name)(self.session)
         # It has the styles of now; Textual would read all style sheets again, twice, which takes 100 ms.
         made._css_update_count = self._css_update_count
         return made

@@ -87,8 +87,16 @@ class SparingApp(FewToasts):
         self._spare_time.end()
 
     def delay_update(self, delay: float = SWITCH_SECONDS) -> None:
-        """Paint nothing for so many seconds."""
-        super().delay_update(min(delay, SWITCH_SECONDS))
+        """Paint nothing for so many seconds, then all of it at once."""
+        self._begin_batch()
+        self.set_timer(min(delay, SWITCH_SECONDS), self._paint_again)
+
+    def _paint_again(self) -> None:
+        self._end_batch()
+        if not self._batch_count:
+            self.screen.refresh()
+            # A screen that is new would wait for its first turn, another sixtieth of a second.
+            self.screen._on_timer_update()
 
     async def on_event(self, event: events.Event) -> None:
         """Note that somebody is there."""

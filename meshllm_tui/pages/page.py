@@ -110,6 +110,11 @@ class Page(Screen[None]):
         for name in self.PANES:
             self.pane(name).show(view)
 
+    def _compositor_refresh(self) -> None:
+        """Draw; while nothing is painted, as a page comes up, what is drawn would be thrown away."""
+        if not self.app._batch_count:
+            super()._compositor_refresh()
+
     def place_panes(self) -> None:
         """Show the panes that the terminal has room for; called at each new size and active pane."""
 

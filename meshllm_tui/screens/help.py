@@ -8,13 +8,12 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.widgets import Static
 
 from meshllm_tui.actions.registry import help_rows
 from meshllm_tui.hanging import hang
 from meshllm_tui.present import Line, Span, line
 from meshllm_tui.screens.dialog import Dialog
-from meshllm_tui.widgets.styled import content
+from meshllm_tui.widgets.long_text import LongText
 
 _KEYS_WIDTH = 20
 """Cells of the column of keys."""
@@ -55,12 +54,15 @@ class HelpScreen(Dialog[None]):
         with VerticalScroll(classes="dialog", id="help") as frame:
             frame.border_title = Content("Help")
             frame.border_subtitle = Content("Esc closes")
-            yield Static(markup=False)
+            yield LongText(self._lines(self.app.size.width))
 
     def on_resize(self, event: events.Resize) -> None:
         """What goes on in another line stands below its own text, however wide the dialog is."""
-        width = min(_WIDEST, event.size.width * 95 // 100) - _FRAME
-        self.query_one(Static).update(content(help_lines(self._key_map, self._page, width)))
+        self.query_one(LongText).say(self._lines(event.size.width))
+
+    def _lines(self, columns: int) -> tuple[Line, ...]:
+        width = min(_WIDEST, columns * 95 // 100) - _FRAME
+        return help_lines(self._key_map, self._page, width)
 
     def action_scroll(self, lines: int) -> None:
         """Scroll by lines."""

@@ -25,7 +25,7 @@ from meshllm_tui.keys import bindings_of
 from meshllm_tui.present import Line, NodeView, plain
 from meshllm_tui.widgets.filter_box import FilterBox
 from meshllm_tui.widgets.pane import RowList
-from meshllm_tui.widgets.styled import content
+from meshllm_tui.widgets.styled import Rows
 
 
 class ActivityList(RowList):
@@ -52,10 +52,10 @@ class ActivityList(RowList):
         self._drawing = True
         try:
             if self._note is None and known and tuple(keys[:known]) == self._keys:
-                new = rows[known:]
-                self.add_options([Option(content(each)) for each in new])
+                new = {key: Rows(lines) for key, lines in zip(keys[known:], rows[known:], strict=True)}
+                self.add_options([Option(each) for each in new.values()])
                 self._keys = tuple(keys)
-                self._rows = dict(zip(keys, rows, strict=True))
+                self._rows.update(new)
                 return bool(new)
             return super().show_rows(keys, rows)
         finally:

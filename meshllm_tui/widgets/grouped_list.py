@@ -9,7 +9,7 @@ from textual.widgets.option_list import Option
 
 from meshllm_tui.present import Line
 from meshllm_tui.widgets.pane import KeyedList
-from meshllm_tui.widgets.styled import content
+from meshllm_tui.widgets.styled import Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +49,12 @@ class GroupedList(KeyedList):
         if same_places:
             for index, (old, new) in enumerate(zip(self._rows, fresh, strict=True)):
                 if old != new:
-                    self.replace_option_prompt_at_index(index, content(new.lines))
+                    self.replace_option_prompt_at_index(index, Rows(new.lines))
             self._rows = fresh
             return True
         chosen = self.chosen
         self._rows = fresh
-        self.set_options([Option(content(row.lines), disabled=not row.key) for row in fresh])
+        self.set_options([Option(Rows(row.lines), disabled=not row.key) for row in fresh])
         keys = [row.key for row in fresh]
         first = next((index for index, key in enumerate(keys) if key), None)
         self.highlighted = keys.index(chosen) if chosen in keys else first

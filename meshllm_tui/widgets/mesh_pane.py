@@ -149,7 +149,7 @@ class MeshPane(Vertical):
         elif chosen is not None:
             self._wanted = chosen
         if had_keys:
-            self.call_after_refresh(self.focus_main)
+            self.focus_main()
 
     def _head(self, names: Line, title: str, members: int = 0) -> None:
         words = Content(title)

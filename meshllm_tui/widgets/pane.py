@@ -10,7 +10,7 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from meshllm_tui.present import Line
-from meshllm_tui.widgets.styled import content
+from meshllm_tui.widgets.styled import Rows
 
 
 class KeyedList(OptionList):
@@ -37,7 +37,7 @@ class RowList(KeyedList):
         self.border_title = Content(title)
         self._divided = divided
         self._keys: tuple[str, ...] = ()
-        self._rows: dict[str, tuple[Line, ...]] = {}
+        self._rows: dict[str, Rows] = {}
         self._note: tuple[Line, ...] | None = None
 
     @property
@@ -51,7 +51,8 @@ class RowList(KeyedList):
         """Lines that all rows take, when none is wrapped."""
         if self._note is not None:
             return len(self._note)
-        return sum(map(len, self._rows.values())) + (len(self._rows) - 1 if self._divided else 0)
+        dividers = len(self._rows) - 1 if self._divided else 0
+        return sum(len(row.lines) for row in self._rows.values()) + dividers
 
     def focus_main(self) -> None:
         """Give the keyboard to this pane."""
@@ -61,25 +62,30 @@ class RowList(KeyedList):
         """Show words in place of rows."""
         if self._note != lines:
             self._note, self._keys, self._rows = lines, (), {}
-            self.set_options([Option(content(lines), disabled=True)])
+            self.set_options([Option(Rows(lines), disabled=True)])
 
-    def _prompts(self, rows: dict[str, tuple[Line, ...]]) -> Iterator[Option | None]:
+    def _prompts(self) -> Iterator[Option | None]:
         for index, key in enumerate(self._keys):
             if self._divided and index:
                 yield None
-            yield Option(content(rows[key]))
+            yield Option(self._rows[key])
 
     def show_rows(self, keys: Sequence[str], rows: Sequence[tuple[Line, ...]]) -> bool:
         """Show rows, one per key (keys are unique). True when something had to be drawn."""
-        fresh = dict(zip(keys, rows, strict=True))
+        known, changed = self._rows, []
+        # What has not changed stays as it was drawn, also where other rows come or go.
+        self._rows = {key: known.get(key) or Rows(lines) for key, lines in zip(keys, rows, strict=True)}
+        for index, (row, lines) in enumerate(zip(self._rows.values(), rows, strict=True)):
+            if row.lines != lines:
+                row.say(lines)
+                changed.append(index)
         if tuple(keys) != self._keys or self._note is not None:
             chosen = self.chosen
-            self._note, self._keys, self._rows = None, tuple(keys), fresh
-            self.set_options(self._prompts(fresh))
+            self._note, self._keys = None, tuple(keys)
+            self.set_options(self._prompts())
             self.highlighted = self._keys.index(chosen) if chosen in self._keys else (0 if keys else None)
             return True
-        changed = [index for index, key in enumerate(keys) if self._rows[key] != fresh[key]]
-        for index in changed:
-            self.replace_option_prompt_at_index(index, content(fresh[keys[index]]))
-        self._rows = fresh
+        if changed:
+            # Told once, the list draws all of them anew.
+            self.replace_option_prompt_at_index(changed[0], self._rows[keys[changed[0]]])
         return bool(changed)
