@@ -130,9 +130,12 @@ def local_file(path: Path) -> SourceFile:
     """One file of this disk, whatever its name says. Raises ModelFileInvalid."""
 
     def read(offset: int, length: int) -> bytes:
-        with path.open("rb") as stream:
-            stream.seek(offset)
-            data = stream.read(length)
+        try:
+            with path.open("rb") as stream:
+                stream.seek(offset)
+                data = stream.read(length)
+        except OSError as error:
+            raise _unreadable(path, error) from error
         if len(data) != length:
             raise ModelFileInvalid(f"{path.name} became shorter while it was read.", hint=DAMAGED_HINT)
         return data
@@ -140,9 +143,13 @@ def local_file(path: Path) -> SourceFile:
     try:
         return SourceFile(path.name, path.stat().st_size, read)
     except OSError as error:
-        raise ModelFileInvalid(
-            f"{path} cannot be read: {error.strerror or error}.", hint="Check that it is a file you may read."
-        ) from error
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> ModelFileInvalid:
+    return ModelFileInvalid(
+        f"{path} cannot be read: {error.strerror or error}.", hint="Check that it is a file you may read."
+    )
 
 
 def open_source(files: Sequence[SourceFile]) -> StageSource:

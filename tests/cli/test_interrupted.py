@@ -11,6 +11,7 @@ import pytest
 from meshllm_core.errors import ExitCode
 from meshllm_core.models.embedded import embedded_model
 from meshllm_core.models.package_folder import open_package, verify_package
+from meshllm_core.models.scratch import LOCK_NAME
 from meshllm_core.paths import Paths
 from tests.cli.conftest import COMMAND
 from tests.models.foreign_packages import key_values, tensors, write_gguf
@@ -29,11 +30,15 @@ def _large_model(path: Path) -> Path:
     return path
 
 
+def _begun(folder: Path, name: str) -> bool:
+    return any(path.name != LOCK_NAME for path in folder.glob(f".{name}.*/*"))
+
+
 def _end(arguments: list[str], folder: Path, name: str, number: int) -> tuple[int, str]:
-    """Runs a command and ends it as soon as its unfinished folder is there: its exit code, its stderr."""
+    """Runs a command and ends it as soon as it begins to write: its exit code, its stderr."""
     with subprocess.Popen([*COMMAND, *arguments], stderr=subprocess.PIPE, text=True) as process:
         until = time.monotonic() + 60
-        while not list(folder.glob(f".{name}.*")) and process.poll() is None:
+        while not _begun(folder, name) and process.poll() is None:
             assert time.monotonic() < until
             time.sleep(0.002)
         process.send_signal(number)

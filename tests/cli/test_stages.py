@@ -5,11 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from meshllm_core.errors import ExitCode
+from meshllm_core.errors import ExitCode, ModelFileInvalid
 from meshllm_core.models.architectures import BINDING
 from meshllm_core.models.embedded import embedded_model
+from meshllm_core.models.stage_file import plan_stage_file
+from meshllm_core.models.stage_rules import StageRules
+from meshllm_core.models.stage_source import local_files, open_source
+from meshllm_core.models.stage_writer import write_stage_file
 from tests.cli.conftest import Result
-from tests.models.foreign_packages import entry, tensors, write_gguf
+from tests.models.foreign_packages import entry, key_values, tensors, write_gguf
 from tests.support.tiny_architectures import write_tiny
 from tests.support.tiny_bert import write_tiny_bert
 
@@ -80,3 +84,19 @@ def test_what_a_file_says_commands_no_terminal(
     assert shown.code == ExitCode.MODEL
     assert not {"\x1b", "\x07", "\u202e"} & set(shown.err)
     assert len(shown.err) < 1000
+
+
+def test_a_folder_is_no_file(meshllm: Run, tmp_path: Path) -> None:
+    shown = meshllm("stages", "show", str(tmp_path))
+    assert (shown.code, shown.out) == (ExitCode.MODEL, "")
+    assert "Is a directory" in shown.err
+
+
+def test_a_disk_that_fails_is_the_sources_fault(tmp_path: Path) -> None:
+    model = tmp_path / "model.gguf"
+    model.write_bytes(write_gguf(key_values(), tensors()))
+    rules = StageRules(open_source(local_files(model)))
+    model.unlink()
+    with pytest.raises(ModelFileInvalid, match=r"model\.gguf cannot be read: No such file"):
+        write_stage_file(plan_stage_file(rules, 1, 3), tmp_path / "stage.gguf")
+    assert list(tmp_path.iterdir()) == []
