@@ -58,8 +58,17 @@ class Unit(msgspec.Struct, frozen=True, array_like=True):
     """For the others."""
 
 
+class UnitHead(msgspec.Struct, frozen=True, array_like=True):
+    """How a unit begins: all that is read of one that is only passed on."""
+
+    run: int
+    number: int
+    urgent: bool
+
+
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Unit)
+_head_decoder = msgspec.msgpack.Decoder(UnitHead)
 
 
 def encode(unit: Unit) -> bytes:
@@ -76,6 +85,14 @@ def decode(data: bytes | memoryview, run: int) -> Unit:
     if unit.run != run:
         raise WireError(f"A unit of run {unit.run:x}; this is run {run:x}.", param="run")
     return unit
+
+
+def head_of(data: bytes | memoryview) -> UnitHead | None:
+    """Without copying its rows, in a microsecond; None for what is no unit."""
+    try:
+        return _head_decoder.decode(data)
+    except (msgspec.DecodeError, RecursionError):
+        return None
 
 
 def pairs(data: bytes) -> NDArray[np.uint32]:

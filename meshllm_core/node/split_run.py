@@ -303,7 +303,7 @@ class SplitRun:
 
     def _lost_at(self, index: int, reason: str) -> None:
         """The machine of that stage, beside this one in the ring, takes or gives nothing more."""
-        self._broken(f"{reason} ({self.rows[index].node_name})")
+        self._broken(f"{self.rows[index].node_name} is lost ({reason})")
 
     def _broken(self, reason: str) -> None:
         if self._closing or self.lost.done():

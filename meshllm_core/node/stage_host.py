@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from meshllm_core.config import Settings
+from meshllm_core.engine.chain import head_of
 from meshllm_core.engine.protocol import LoadSpec
 from meshllm_core.engine.refusals import ProbeFailed
 from meshllm_core.engine.supervisor import EngineProcess
@@ -46,6 +47,8 @@ log = logging.getLogger(__name__)
 PROGRESS_SECONDS = 0.25
 MEASURED_SECONDS = 1.0
 SMOOTHING = 0.2
+ASKED_LIMIT = 256
+"""Decodes whose time is taken at once."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +82,10 @@ class StageHost:
     """Bytes that it takes of what this node lends."""
     _row: HostedStage = field(init=False)
     _pump: UnitPump = field(init=False)
-    _asked: float = 0.0
+    _asked: dict[int, float] = field(default_factory=dict)
+    """When decodes came that are being computed, by their numbers."""
     _unit_ms: float = 0.0
+    """Of decodes alone: a chunk of a prompt takes longer, and tells nothing of a token."""
     _complaint: str = ""
     _tasks: Tasks = field(default_factory=Tasks)
 
@@ -137,7 +142,11 @@ class StageHost:
     def accept(self, unit: bytes) -> None:
         """A unit came from the machine before."""
         if self.engine is not None:
-            self._asked = time.monotonic()
+            head = head_of(unit)
+            if head is not None and head.urgent:
+                if len(self._asked) >= ASKED_LIMIT:
+                    self._asked.clear()  # They were refused, or are void.
+                self._asked[head.number] = time.monotonic()
             self.engine.pass_unit(unit)
 
     def _measured_need(self, file: Path) -> int:
@@ -262,8 +271,10 @@ class StageHost:
 
     def _computed(self, unit: bytes) -> None:
         self.units += 1
-        took = (time.monotonic() - self._asked) * 1000
-        self._unit_ms = took if not self._unit_ms else self._unit_ms + SMOOTHING * (took - self._unit_ms)
+        head = head_of(unit)
+        if head is not None and (asked := self._asked.pop(head.number, None)) is not None:
+            took = (time.monotonic() - asked) * 1000
+            self._unit_ms = took if not self._unit_ms else self._unit_ms + SMOOTHING * (took - self._unit_ms)
         self._pump.put(unit)
 
     def _complained(self, text: str) -> None:

@@ -3,10 +3,13 @@
 import json
 import os
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
-from tests.node.test_split import NAME, _settled, mesh
+import httpx
+
+from tests.node.test_split import NAME, _ask, _settled, mesh
 from tests.support.default_model import require_default_model
 from tests.support.nodes import QUIET, RunningNode, command
 
@@ -44,6 +47,28 @@ def test_the_doctor_plans_with_the_flags_of_the_node_and_counts_those_in_who_com
         }
         assert takes_part["Bert"] == (True, "stage 1 of 2", "")
         assert takes_part["Anna"][0] is True
+
+
+def test_what_a_stage_is_said_to_take_is_the_time_of_a_token_not_of_a_prompt(tmp_path: Path) -> None:
+    with mesh(tmp_path, "Anna", "Bert") as (anna, bert):
+        anna.act("load", model=str(require_default_model()), split=True)
+        assert _settled(anna)["status"] == "ready"
+        assert _ask(anna).status_code == 200
+
+        def units() -> int:
+            return int(bert.snapshot()["hosted_stages"][0]["units"])
+
+        def measured() -> float:
+            time.sleep(2.5)  # Figures travel once a second.
+            return float(_settled(anna)["split"]["stages"][0]["measured_ms"])
+
+        before, computed = measured(), units()
+        assert before > 0
+        for word in ("river", "mountain", "forest"):
+            body = {"model": NAME, "prompt": f"{word} " * 300, "max_tokens": 1}
+            assert httpx.post(f"{anna.api}/v1/completions", json=body, timeout=60).status_code == 200
+        assert measured() == before
+        assert units() >= computed + 3
 
 
 def test_a_load_says_why_a_model_was_not_split(tmp_path: Path) -> None:
