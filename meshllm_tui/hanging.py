@@ -1,7 +1,7 @@
 """Lines that go on below their own text, not below what stands before it. No Textual here."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from meshllm_tui.cleaning import cells
 from meshllm_tui.present import Line, Span
@@ -31,6 +31,22 @@ def hang(text: Line, width: int, indent: int) -> tuple[Line, ...]:
             has_words = True
         used += size
     return tuple(tuple(each) for each in lines)
+
+
+def hang_all(lines: Iterable[Line], width: int) -> Iterator[Line]:
+    """Each line hung below its first words: after a label, a bullet, or the spaces that it begins with."""
+    for each in lines:
+        yield from hang(each, width, _indent(each))
+
+
+def _indent(text: Line) -> int:
+    first = text[0].text if text else ""
+    if first.startswith("· "):
+        return 2
+    if first.strip() and first.endswith("  "):
+        return cells(first)
+    whole = "".join(span.text for span in text)
+    return len(whole) - len(whole.lstrip(" "))
 
 
 def _words(text: Line) -> Iterator[list[Span]]:

@@ -33,7 +33,7 @@ _LISTED = 64
 
 def model_words(model: PlanModel, width: int) -> str:
     """A model in the list to pick from."""
-    facts = f"{size(model.bytes) if model.bytes > 0 else UNKNOWN}  {SOURCES[model.source]}"
+    facts = f"{size(model.bytes) if model.bytes > 0 else UNKNOWN:>9}  {SOURCES[model.source]:<16}"
     name = fit(model.name, max(width - cells(facts) - 2, 12))
     return name + " " * max(width - cells(name) - cells(facts), 2) + facts
 
@@ -59,7 +59,7 @@ def candidate_row(candidate: PlanCandidate, rank: int, width: int) -> tuple[Line
     reason = candidate.reasons[0] if candidate.reasons else ""
     if candidate.target_met is None:
         return head, line(muted("   " + fit(reason, max(width - 3, 4))))
-    met = Span("   ✓ meets", "ok") if candidate.target_met else Span("   ! misses", "warn")
+    met = Span("   ✓ fast enough", "ok") if candidate.target_met else Span("   ! too slow", "warn")
     return head, line(met, muted("  " + fit(reason, max(width - cells(met.text) - 2, 4))))
 
 
@@ -76,7 +76,7 @@ def refusal_lines(answer: PlanAnswer) -> tuple[Line, ...]:
 def plan_lines(answer: PlanAnswer, candidate: PlanCandidate, width: int) -> tuple[Line, ...]:
     """One candidate: its map, its stages, what a token costs, why."""
     lines: list[Line] = [line(one_line(answer.sentence, 600))]
-    if answer.candidates[:1] != (candidate,):
+    if answer.candidates[:1] != (candidate,) and candidate.price not in answer.sentence:
         lines.append(line(Span(f"{one_line(candidate.price, 600)}.", "strong")))
     if answer.hop_ms is not None:
         lines.append(line(Span(f"! {ms_words(answer.hop_ms)} are supposed for every hop", "warn")))

@@ -14,7 +14,7 @@ from meshllm_tui.cleaning import fit
 from meshllm_tui.keys import bindings_of
 from meshllm_tui.plan_words import model_words, plan_lines, refusal_lines
 from meshllm_tui.present import Line, NodeView, Span, error_lines, line, link_words, muted, waiting_lines
-from meshllm_tui.screens.choose import ChooseScreen
+from meshllm_tui.screens.choose import ChooseScreen, row_width
 from meshllm_tui.session import NodeClient
 from meshllm_tui.units import count
 from meshllm_tui.widgets.plan_panes import CandidatesPane, ModelLine, ReasonsPane, WishesPane
@@ -25,7 +25,6 @@ SOON_SECONDS = 0.25
 """A slider that rests so long is asked about."""
 SETTLED_SECONDS = 1.0
 """The same for machines that come and go."""
-PICK_WIDTH = 56
 
 
 class PlanDesk(Horizontal):
@@ -209,7 +208,8 @@ class PlanDesk(Horizontal):
         if not self._models:
             self.notify("The node has not told its models yet.", severity="warning", markup=False)
             return
-        rows = [(model.ref, model_words(model, PICK_WIDTH)) for model in self._models]
+        room = row_width(self.app.size.width)
+        rows = [(model.ref, model_words(model, room)) for model in self._models]
         self.app.push_screen(ChooseScreen("Plan which model?", rows), self._picked)
 
     def _picked(self, ref: str | None) -> None:

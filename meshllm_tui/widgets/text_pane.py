@@ -9,6 +9,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Static
 
+from meshllm_tui.hanging import hang_all
 from meshllm_tui.present import Line, plain
 from meshllm_tui.widgets.styled import content
 
@@ -28,6 +29,8 @@ class TextPane(VerticalScroll):
         super().__init__(id=id, classes="pane text-pane")
         self.border_title = Content(title)
         self._lines: tuple[Line, ...] = ()
+        self._hung_for = 0
+        """Cells of a line when they were drawn."""
 
     def compose(self) -> ComposeResult:
         """The text."""
@@ -47,9 +50,9 @@ class TextPane(VerticalScroll):
         """Show these lines, if they are others."""
         if title is not None and self.border_title != Content(title):
             self.border_title = Content(title)
-        if lines != self._lines:
-            self._lines = lines
-            self.query_one(Static).update(content(lines))
+        if (lines, self.room) != (self._lines, self._hung_for):
+            self._lines, self._hung_for = lines, self.room
+            self.query_one(Static).update(content(hang_all(lines, self.room)))
 
     def on_resize(self) -> None:
         """What is shown has to be made anew."""

@@ -3,13 +3,13 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from textual.widgets import Static
 
 from meshllm_tui.actions.registry import help_rows
 from meshllm_tui.cleaning import cells
-from meshllm_tui.hanging import hang
+from meshllm_tui.hanging import hang, hang_all
 from meshllm_tui.mesh_rows import empty_mesh
 from meshllm_tui.present import NodeView, Span, line, plain
+from meshllm_tui.widgets.long_text import LongText
 from tests.tui.conftest import dashboard
 from tests.tui.samples import ScriptedClient, serving
 
@@ -23,6 +23,26 @@ def test_it_breaks_between_words_and_keeps_the_tones() -> None:
     assert [plain((each,)) for each in shown] == ["  v  makes an invite,", "     here, now"]
     assert Span("here", "strong") in shown[1]
     assert hang(text, 40, 5) == (text,)
+
+
+def test_what_a_line_is_hung_below() -> None:
+    lines = (
+        line(Span("Per token     ", "muted"), "62 ms computing + 1.2 ms network"),
+        line(Span("· ", "muted"), "one more machine with 6 GiB free"),
+        line("   ", "words that go on and on and on"),
+        line("plain words that go on and on and on"),
+        line(""),
+    )
+    assert plain(hang_all(lines, 30)).splitlines() == [
+        "Per token     62 ms computing",
+        "              + 1.2 ms network",
+        "· one more machine with 6 GiB",
+        "  free",
+        "   words that go on and on and",
+        "   on",
+        "plain words that go on and on",
+        "and on",
+    ]
 
 
 @given(st.lists(st.text("ab漢é", min_size=1, max_size=9), min_size=1, max_size=12), st.integers(14, 40))
@@ -43,7 +63,7 @@ async def test_the_help_at_every_width(size: tuple[int, int]) -> None:
         await screen.pilot.pause(0.1)
         frame = screen.app.screen.query_one("#help")
         width = frame.scrollable_content_region.width
-        lines = str(frame.query_one(Static).content).splitlines()
+        lines = plain(frame.query_one(LongText).lines).splitlines()
         assert max(map(cells, lines)) <= width
         said = " ".join(each[KEYS:].strip() for each in lines)
         assert all(text in said for text in texts)

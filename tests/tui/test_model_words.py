@@ -246,8 +246,8 @@ def test_figures_are_short() -> None:
 
 @pytest.mark.parametrize("room", [25, 30, 42, 60])
 def test_how_full_the_disk_is_is_said_whole(room: int) -> None:
-    words = library_summary("/home/ann/.cache/hub", MIB, 2 * GIB, room)
+    words = library_summary("/models/of/ann/hub", MIB, 2 * GIB, room)
     assert words.startswith("1.0 MiB used, 2.0 GiB free")
     assert cells(words) <= max(room, 26)
-    assert ("/home/ann" in words) == (room >= 42), "a few characters of a path say nothing"
+    assert ("/models/of" in words) == (room >= 42), "a few characters of a path say nothing"
     assert library_summary("", MIB, GIB, room) == ""
