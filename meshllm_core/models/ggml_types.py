@@ -54,6 +54,11 @@ TENSOR_TYPES: dict[int, TensorType] = {
 TYPE_CODES: dict[str, int] = {kind.name: code for code, kind in TENSOR_TYPES.items()}
 """The number that a file stores, by the type's name."""
 
+UNPACKED: frozenset[str] = frozenset(TYPE_CODES) - frozenset(
+    {"Q8_1", "Q8_K", "I8", "I16", "I32", "I64", "F64", "Q1_0", "Q2_0"}
+)
+"""Types whose rows the gguf package unpacks."""
+
 FILE_TYPES: dict[int, str] = {
     0: "F32",
     1: "F16",

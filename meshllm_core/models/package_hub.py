@@ -152,12 +152,13 @@ def stage_of_hub_package(package: HubPackage, start: int, end: int) -> PreparedS
         shape = StageRules(whole).shape(start, end)
         target = stage_path(package.folder, start, end)
         if not ready(target, shape):
-            _make(package, shape, target)
+            shape = _make(package, shape, target)
         probes, note = package.probes()
     return PreparedStage(manifest.model_id, target, shape, package.received, package.identity, probes, note)
 
 
-def _make(package: HubPackage, shape: StageShape, target: Path) -> None:
+def _make(package: HubPackage, shape: StageShape, target: Path) -> StageShape:
+    """The stage's file; its shape differs from `shape` where the type of the embeddings wants it."""
     maker = package.maker
     wanted = [layer_role(layer) for layer in range(shape.start, shape.end)]
     wanted += [EMBEDDINGS] if shape.first or shape.sideband else []
@@ -177,6 +178,7 @@ def _make(package: HubPackage, shape: StageShape, target: Path) -> None:
     plan = plan_stage_file(StageRules(source), shape.start, shape.end)
     fetch_pieces(plan, package.partial, on_progress=maker.on_progress, cancelled=maker.cancelled)
     write_stage(plan, target, maker)
+    return plan.shape
 
 
 def install_manifest(listing: RemoteRepo, revision: str, maker: StageMaker) -> HubPackage:

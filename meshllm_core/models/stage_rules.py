@@ -13,6 +13,7 @@ import msgspec
 
 from meshllm_core.errors import CutRefused
 from meshllm_core.models.architectures import BINDING, HYBRID, KNOWN, RECURRENT
+from meshllm_core.models.ggml_types import UNPACKED
 from meshllm_core.models.layers import recurrent_layers, windowed_layers
 from meshllm_core.models.stage_source import StageSource
 from meshllm_core.models.stage_table import RULES, SNAPSHOTS, Rule, Tokens
@@ -120,8 +121,9 @@ class StageRules:
     @property
     def lookup_scale(self) -> float | None:
         """What llama.cpp multiplies the embeddings of tokens by, and rows that come in not; None where
-        tokens do more than to choose a row, so that only tokens will do."""
-        if self.rule.tokens != "rows":
+        tokens do more than to choose a row, or rows cannot be unpacked here: only tokens will do then."""
+        table = self.source.tensors.get("token_embd.weight")
+        if self.rule.tokens != "rows" or (table and table.tensor.type.name not in UNPACKED):
             return None
         return self.source.width**0.5 if self.architecture in ("gemma3", "gemma4") else 1.0
 

@@ -47,14 +47,19 @@ def entry(key: str, value: object) -> bytes:
 
 
 def write_gguf(
-    entries: Sequence[bytes], tensors: Sequence[Tensor], *, version: int = 3, alignment: int = 32
+    entries: Sequence[bytes],
+    tensors: Sequence[Tensor],
+    *,
+    version: int = 3,
+    alignment: int = 32,
+    types: Mapping[str, int] = {},
 ) -> bytes:
-    """A whole file; an alignment of its own must be among the entries."""
+    """A whole file; an alignment of its own must be among the entries. `types` of those that are not f32."""
     out = b"GGUF" + struct.pack("<IQQ", version, len(tensors), len(entries)) + b"".join(entries)
     data = b""
     for name, shape, content in tensors:
         out += text(name) + struct.pack(f"<I{len(shape)}Q", len(shape), *shape)
-        out += struct.pack("<IQ", 0, len(data))
+        out += struct.pack("<IQ", types.get(name, 0), len(data))
         data += content + bytes(-len(content) % alignment)
     return out + bytes(-len(out) % alignment) + data
 

@@ -5,12 +5,15 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from meshllm_core.errors import ModelError, ModelFileInvalid
+from meshllm_core.models.ggml_types import TENSOR_TYPES, UNPACKED
 from meshllm_core.models.package_build import build_package
 from meshllm_core.models.package_folder import open_package, verify_package
 from meshllm_core.models.stage_file import plan_stage_file
+from meshllm_core.models.stage_lookup import EmbeddingLookup
 from meshllm_core.models.stage_rules import StageRules
 from meshllm_core.models.stage_source import local_files, open_source
 from meshllm_core.models.stage_writer import write_stage_file
@@ -109,3 +112,21 @@ def test_any_alignment_and_either_version(tmp_path: Path, alignment: int, versio
 
 def _alignment(value: int) -> bytes:
     return struct.pack("<Q", 17) + b"general.alignment" + struct.pack("<II", 4, value)
+
+
+@pytest.mark.parametrize("code", TENSOR_TYPES)
+def test_embeddings_of_any_type_are_looked_up_or_stay_with_the_first_stage(tmp_path: Path, code: int) -> None:
+    kind, width, rows = TENSOR_TYPES[code], 256, 40
+    table = ("token_embd.weight", (width, rows), bytes(width // kind.block * kind.size * rows))
+    others = [tensor for tensor in tensors() if tensor[0] != "token_embd.weight"]
+    model, types = tmp_path / "model.gguf", {"token_embd.weight": code}
+    model.write_bytes(write_gguf(key_values(embedding_length=width), [table, *others], types=types))
+    plan = plan_stage_file(StageRules(open_source(local_files(model))), 0, 2)
+    stage = write_stage_file(plan, tmp_path / "stage.gguf")
+    held = next(tensor for tensor in plan.tensors if tensor.name == "token_embd.weight")
+    assert (held.piece is None, plan.shape.tokens) == ((True, "rows") if plan.tail else (False, "true"))
+    if plan.tail:
+        lookup = EmbeddingLookup(stage, width)
+        assert lookup.rows(np.array([0, rows - 1], np.int32)).shape == (2, width)
+        lookup.close()
+    assert bool(plan.tail) == (kind.name in UNPACKED)
