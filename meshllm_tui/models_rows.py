@@ -9,7 +9,7 @@ from meshllm_core.state.snapshot import ModelView, NodeSnapshot
 from meshllm_core.state.split_events import HostedStage
 from meshllm_tui.cleaning import cells, fit, one_line
 from meshllm_tui.fit_words import fit_state
-from meshllm_tui.present import MODEL_STATES, Line, Span, State, line, muted
+from meshllm_tui.present import MODEL_STATES, Line, Span, State, line, model_state, muted
 from meshllm_tui.split_rows import STAGE_STATES
 from meshllm_tui.units import bar, count, duration, number, parameters, percent, size, sizes
 
@@ -63,7 +63,7 @@ def _own(model: ModelView, width: int) -> tuple[Line, ...]:
     where = "on this machine"
     if model.split is not None:
         where = f"over {count(len({row.node for row in model.split.stages}), 'machine')}"
-    head = _head(model.id or model.ref, MODEL_STATES[model.status], width)
+    head = _head(model.id or model.ref, model_state(model), width)
     if model.status == "failed":
         return head, line(Span(fit(model.error or "no reason was given", width), "bad"))
     facts = [where]

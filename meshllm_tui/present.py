@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from meshllm_core.state.events import NoticeLevel
-from meshllm_core.state.snapshot import ModelStatus, NodeSnapshot, NodeState, Notice
+from meshllm_core.state.snapshot import ModelStatus, ModelView, NodeSnapshot, NodeState, Notice
 from meshllm_tui.cleaning import clean, one_line
 from meshllm_tui.rtt_history import RttHistory
 from meshllm_tui.units import duration
@@ -63,6 +63,12 @@ LEVELS: dict[NoticeLevel, State] = {
     "warning": State("!", "warning", "warn"),
     "error": State("✗", "error", "bad"),
 }
+
+
+def model_state(model: ModelView) -> State:
+    """How a model is shown. A split that was asked for is loading as soon as one of its stages does more."""
+    begun = model.split is not None and any(row.state != "assigned" for row in model.split.stages)
+    return MODEL_STATES["loading" if begun and model.status == "requested" else model.status]
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from meshllm_tui.present import (
     endpoint,
     line,
     link_words,
+    model_state,
     muted,
     waiting_lines,
 )
@@ -92,7 +93,7 @@ def empty_models(view: NodeView) -> tuple[Line, ...]:
 
 def model_card(model: ModelView, snapshot: NodeSnapshot, width: int) -> tuple[Line, ...]:
     """One model's rows, `width` cells wide: name and state, then what matters in that state."""
-    shown = MODEL_STATES[model.status]
+    shown = model_state(model)
     state = f"{shown.glyph} {shown.word}"
     name = fit(model.id or model.ref, max(width - len(state) - 2, 8))
     gap = " " * max(width - cells(name) - len(state), 2)

@@ -14,6 +14,7 @@ from meshllm_tui.present import (
     Tone,
     line,
     link_words,
+    model_state,
     muted,
     waiting_lines,
 )
@@ -30,7 +31,7 @@ _TIMES = (("predicted", 11), ("measured", 9))
 
 def split_row(model: ModelView, split: SplitView, width: int) -> Line:
     """A split in the list of splits."""
-    state = MODEL_STATES[model.status].span
+    state = model_state(model).span
     ready = sum(row.state == "ready" for row in split.stages)
     facts = [f"{ready} of {len(split.stages):,} ready"]
     if split.predicted_ms_per_token > 0:
@@ -79,7 +80,7 @@ def split_lines(model: ModelView, view: NodeView, width: int) -> tuple[Line, ...
     machines = len({row.node for row in split.stages})
     facts = f"  over {count(machines, 'machine')}, context {capped(split.context)}, "
     facts += count(split.lanes, "lane")
-    lines: list[Line] = [line(MODEL_STATES[model.status].span, muted(facts))]
+    lines: list[Line] = [line(model_state(model).span, muted(facts))]
     lines += [line(one_line(split.sentence, 600)), line("")]
     drawn = layer_map([_part(row) for row in split.stages], width)
     lines += [*drawn, line("")] if drawn else []

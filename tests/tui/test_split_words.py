@@ -10,6 +10,7 @@ from meshllm_core.state.snapshot import NodeSnapshot
 from meshllm_tui.cleaning import cells
 from meshllm_tui.layer_map import NARROWEST, Part, layer_map
 from meshllm_tui.present import NodeView, Span, plain
+from meshllm_tui.rows import model_card
 from meshllm_tui.split_words import hosted_lines, hosted_row, no_splits, split_lines, split_row
 from tests.support import splits
 from tests.tui.samples import START, bare, fold
@@ -207,3 +208,18 @@ def test_every_line_of_the_drawing_fits() -> None:
         for text in plain(split_lines(model_of(spread()), view, width)).split("\n"):
             if set(text) & set("┣━─╋") or text.startswith(("stage", "attic", "desk", "shed")):
                 assert cells(text) <= max(width, 36), text
+
+
+def test_a_split_that_was_asked_for_is_loading_once_a_stage_does_anything() -> None:
+    snapshot = spread()
+    model = msgspec.structs.replace(model_of(snapshot), status="requested")
+    assert model.split is not None
+    still = tuple(msgspec.structs.replace(row, state="assigned") for row in model.split.stages)
+    waiting = msgspec.structs.replace(model, split=msgspec.structs.replace(model.split, stages=still))
+    for each, word in ((model, "◐ loading"), (waiting, "◌ requested")):
+        assert each.split is not None
+        shown = msgspec.structs.replace(snapshot, models=(each,))
+        first = page_of(shown).split("\n")[0]
+        assert first.startswith(word)
+        assert plain((split_row(each, each.split, 75),)).startswith(word)
+        assert word in plain(model_card(each, shown, 60))
