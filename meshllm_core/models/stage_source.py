@@ -169,6 +169,9 @@ def open_source(files: Sequence[SourceFile]) -> StageSource:
     parts = heads[0].values.get("split.count", 1)
     if isinstance(parts, int) and parts > 1 and parts != len(files):
         raise keys.invalid(f"{len(files)} of its {parts} parts are here")
+    total, found = heads[0].values.get("split.tensors.count"), sum(len(head.tensors) for head in heads)
+    if isinstance(parts, int) and parts > 1 and isinstance(total, int) and total != found:
+        raise keys.invalid(f"its parts hold {found} tensors together instead of {total}")
     return StageSource(tuple(files), heads[0], architecture, keys, _tensors(files, heads, keys))
 
 

@@ -17,7 +17,7 @@ from meshllm_core.models.stage_lookup import EmbeddingLookup
 from meshllm_core.models.stage_rules import StageRules
 from meshllm_core.models.stage_source import local_files, open_source
 from meshllm_core.models.stage_writer import write_stage_file
-from tests.models.foreign_packages import LAYERS, Tensor, key_values, tensors, write_gguf
+from tests.models.foreign_packages import LAYERS, Tensor, entry, key_values, tensors, write_gguf
 
 Change = Callable[[list[Tensor]], list[Tensor]]
 
@@ -130,3 +130,16 @@ def test_embeddings_of_any_type_are_looked_up_or_stay_with_the_first_stage(tmp_p
         assert lookup.rows(np.array([0, rows - 1], np.int32)).shape == (2, width)
         lookup.close()
     assert bool(plan.tail) == (kind.name in UNPACKED)
+
+
+@pytest.mark.parametrize(("first", "rest"), [(slice(5), slice(6, None)), (slice(6), slice(5, None))])
+def test_a_split_set_with_a_tensor_too_few_or_too_many_is_refused(
+    tmp_path: Path, first: slice, rest: slice
+) -> None:
+    held = tensors()
+    counts = [entry("split.count", 2), entry("split.tensors.count", len(held))]
+    parts = [[*key_values(), *counts], [entry("general.architecture", "llama"), *counts]]
+    for number, (entries, part) in enumerate(zip(parts, (held[first], held[rest]), strict=True)):
+        (tmp_path / f"model-0000{number + 1}-of-00002.gguf").write_bytes(write_gguf(entries, part))
+    with pytest.raises(ModelFileInvalid, match="tensors together instead of"):
+        make_stages(tmp_path / "model-00002-of-00002.gguf")
