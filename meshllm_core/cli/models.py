@@ -173,12 +173,12 @@ def recommended(as_json: AsJson = False) -> None:
     say(f"{show_bytes(memory)} are free for a model; {suits}.")
 
 
-def show_progress(progress: Progress) -> "OnProgress":
-    """Says how far a transfer is."""
+def show_progress(progress: Progress, what: str = "") -> "OnProgress":
+    """Says how far a transfer is, after the words `what`."""
 
     def show(done: int, total: int) -> None:
         percent = 100 * done // total if total else 0
-        progress.show(f"{show_bytes(done)} of {show_bytes(total)}, {percent} %", percent)
+        progress.show(f"{what}{show_bytes(done)} of {show_bytes(total)}, {percent} %", percent)
 
     return show
 

@@ -1,5 +1,6 @@
 """`meshllm package`: models as packages of layers, of which a machine fetches only those that it computes."""
 
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -90,9 +91,10 @@ def build(
                 out,
                 created_at=int(time.time()),
                 origin=Origin(model_id, source_repo, source_revision),
-                probes=_probes(located.files, paths) if with_probes else None,
+                probes=lambda: _probes(located.files, paths) if with_probes else None,
                 certificates=[raw for raw, _ in CertificateStore(paths.certificates).load_signed()],
                 on_progress=show_progress(progress),
+                on_hashed=show_progress(progress, "Hashing the model: "),
             )
     except KeyboardInterrupt:
         progress.end()
@@ -112,8 +114,17 @@ def verify(folder: Folder, as_json: AsJson = False) -> None:
     """Check every file of a package: its size, its hash, and that it holds what the manifest says."""
     from meshllm_core.models.package_folder import open_package, verify_package
 
-    package = open_package(folder)
-    found = list(verify_package(package))
+    package, progress = open_package(folder), Progress()
+    count, found = package.manifest.layer_count + 3, list[tuple[str, str]]()
+    try:
+        for each in verify_package(package):
+            found.append(each)
+            percent = min(100, 100 * len(found) // count)
+            # It only reads: a log need not know how far it is.
+            if sys.stderr.isatty():
+                progress.show(f"{len(found)} of {max(count, len(found))} files, {percent} %", percent)
+    finally:
+        progress.end()
     wrong = [(path, problem) for path, problem in found if problem]
     if as_json:
         files = [{"path": path, "problem": problem} for path, problem in found]
@@ -196,6 +207,7 @@ def _probes(files: tuple[Path, ...], paths: Paths) -> "GoldenProbes | None":
         if size > free:
             raise ModelTooLarge(f"The whole model is {show_bytes(size)}, and {show_bytes(free)} are free.")
         rules = StageRules(open_source(local_files(files[0])))
+        say("Making golden probes: the whole model is loaded and computes once (--no-probes: without).")
         return make_probes(rules, files, paths.logs / "probes.log", threads=usable_cores())
     except (ModelError, EngineError) as error:
         say(clean(f"No golden probes go along: {error.message}"))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from meshllm_core.certify.record import open_certificate
@@ -28,6 +29,7 @@ from meshllm_core.models.scratch import scratch
 from meshllm_core.models.split import model_stem
 from meshllm_core.models.stage_source import StageSource, local_files, open_source
 from meshllm_core.models.storage import storing
+from meshllm_core.models.transfer import Report
 
 
 @dataclass(frozen=True)
@@ -57,15 +59,18 @@ def build_package(
     *,
     created_at: int,
     origin: Origin = Origin(),
-    probes: GoldenProbes | None = None,
+    probes: Callable[[], GoldenProbes | None] = lambda: None,
     certificates: Sequence[bytes] = (),
     on_progress: OnProgress = lambda done, total: None,
+    on_hashed: OnProgress = lambda done, total: None,
     disk_free: Callable[[Path], int] = free_disk,
 ) -> BuiltPackage:
     """Packages the model at `path` (any member of a split set) into the folder `target`, which must be new.
 
-    `created_at` in seconds since the epoch; `certificates` are signed, of any model: those of this one
-    go along. Raises ModelError, StorageError, ConfigError.
+    `created_at` in seconds since the epoch; `probes` are asked for when nothing else is in the way, since
+    they take long; `certificates` are signed, of any model: those of this one go along. `on_hashed` gets the
+    bytes of the model that were read, before `on_progress` those that were written. Raises ModelError,
+    StorageError, ConfigError.
     """
     _check_new(target)
     facts = inspect_model(path)
@@ -76,7 +81,8 @@ def build_package(
     _check_plans(source, plans, layers)
     total = sum(plan.size for plan in plans.values())
     check_disk(target.absolute().parent, total, f"The package of {source.name}", disk_free)
-    hashes = [sha256_of(file) for file in facts.files]
+    golden = probes()
+    hashes = _hashed(facts.files, on_hashed)
     # Beside the target: what is renamed must be on the same disk.
     with scratch(target.absolute().parent, target.absolute().name) as folder:
         fresh = folder / "package"
@@ -84,13 +90,28 @@ def build_package(
         manifest = _manifest(artifacts, facts.files, hashes, facts.width, origin, created_at)
         data = manifests.encode_manifest(manifest)
         with storing(fresh):
-            if probes is not None:
-                (fresh / PROBES_NAME).write_bytes(encode_probes(probes, hashes[0], layers))
+            if golden is not None:
+                (fresh / PROBES_NAME).write_bytes(encode_probes(golden, hashes[0], layers))
             if own := _certificates(certificates, manifest):
                 (fresh / CERTIFICATES_NAME).write_bytes(encode_certificates(own))
             (fresh / manifests.MANIFEST_NAME).write_bytes(data)
         _install(fresh, target)
     return BuiltPackage(target, manifest, manifests.identity(data), total + len(data))
+
+
+def _hashed(files: Sequence[Path], on_hashed: OnProgress) -> list[str]:
+    """The SHA-256 of each file."""
+    total, before, found = sum(file.stat().st_size for file in files), 0, []
+    report = Report(lambda done: on_hashed(done, total))
+    for file in files:
+        found.append(sha256_of(file, partial(_add, report, before)))
+        before += file.stat().st_size
+    report(before, force=True)
+    return found
+
+
+def _add(report: Report, before: int, here: int) -> None:
+    report(before + here)
 
 
 def _check_plans(source: StageSource, plans: dict[Role, GgufPlan], layers: int) -> None:

@@ -163,6 +163,33 @@ def test_of_two_at_once_the_second_finds_it_there(model: Path, tmp_path: Path) -
     assert not [problem for _, problem in verify_package(open_package(tmp_path / "p")) if problem]
 
 
+def test_golden_probes_are_made_when_nothing_else_is_in_the_way(model: Path, tmp_path: Path) -> None:
+    def never() -> None:
+        raise AssertionError
+
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "mine").touch()
+    with pytest.raises(ConfigError, match="exists already"):
+        build_package(model, tmp_path / "p", created_at=1, probes=never)
+    with pytest.raises(StorageError, match="does not fit"):
+        build_package(model, tmp_path / "q", created_at=1, probes=never, disk_free=lambda folder: 1 << 20)
+
+
+def test_what_takes_long_is_reported(model: Path, tmp_path: Path) -> None:
+    seen: list[tuple[str, int, int]] = []
+    built = build_package(
+        model,
+        tmp_path / "p",
+        created_at=1,
+        on_hashed=lambda done, total: seen.append(("hashed", done, total)),
+        on_progress=lambda done, total: seen.append(("written", done, total)),
+    )
+    size = model.stat().st_size
+    assert [entry for entry in seen if entry[0] == "hashed"][-1] == ("hashed", size, size)
+    assert seen[-1][0] == "written" and seen[-1][1] == seen[-1][2] <= built.bytes_total
+    assert built.manifest.source_model.sha256 == packages.sha256(model.read_bytes())
+
+
 def test_a_model_with_a_layer_missing_is_not_packaged(model: Path, tmp_path: Path) -> None:
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(model.read_bytes().replace(b"blk.3.", b"blk.2_"))

@@ -58,14 +58,14 @@ def test_only_the_rows_that_are_asked_for_are_read(probes: GoldenProbes) -> None
 
 def test_a_package_carries_them_and_checks_them(probes: GoldenProbes, tmp_path: Path) -> None:
     model = write_model(tmp_path / "tiny.gguf")
-    folder = build_package(model, tmp_path / "p", created_at=1, probes=probes).folder
+    folder = build_package(model, tmp_path / "p", created_at=1, probes=lambda: probes).folder
     assert (PROBES_NAME, "") in verify_package(open_package(folder))
     path = open_package(folder).probes()
     assert path is not None
     (file,) = local_files(path)
     assert np.array_equal(ProbeFile(file).rows(2), rows(2))
     other = build_package(
-        write_model(tmp_path / "other.gguf", tied=True), tmp_path / "q", created_at=1, probes=probes
+        write_model(tmp_path / "other.gguf", tied=True), tmp_path / "q", created_at=1, probes=lambda: probes
     ).folder
     (folder / PROBES_NAME).write_bytes((other / PROBES_NAME).read_bytes())
     found = dict(verify_package(open_package(folder)))

@@ -39,7 +39,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     model = require_default_model()
     rules = StageRules(open_source(local_files(model)))
     probes = make_probes(rules, (model,), folder / "log", threads=1)
-    return build_package(model, folder / "smollm2", created_at=1_700_000_000, probes=probes).folder
+    return build_package(model, folder / "smollm2", created_at=1_700_000_000, probes=lambda: probes).folder
 
 
 @pytest.fixture

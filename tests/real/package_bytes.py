@@ -32,7 +32,7 @@ def main() -> int:
         folder = Path(made)
         rules = StageRules(open_source(local_files(model)))
         probes = make_probes(rules, (model,), folder / "log", threads=1)
-        built = build_package(model, folder / "package", created_at=1_700_000_000, probes=probes)
+        built = build_package(model, folder / "package", created_at=1_700_000_000, probes=lambda: probes)
         package = files_of(built.folder)
         hub.add(REPO, package)
         hub.add(PLAIN, {model.name: model.read_bytes()})

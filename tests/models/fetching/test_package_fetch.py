@@ -237,7 +237,7 @@ def test_who_waits_for_another_process_is_told_once(node: Node, tmp_path: Path) 
 def test_probes_come_along(local_hub: LocalHub, node: Node, model: Path, tmp_path: Path) -> None:
     rows = {b: np.ones((2, WIDTH), np.float32) * b for b in range(LAYERS + 1)}
     probes = GoldenProbes((1, 2), rows, "test")
-    folder = build_package(model, tmp_path / "probed", created_at=1, probes=probes).folder
+    folder = build_package(model, tmp_path / "probed", created_at=1, probes=lambda: probes).folder
     local_hub.add(PACKAGE, files_of(folder))
     stage = prepare_stage(f"hf://{PACKAGE}", 1, 2, node("a"))
     assert stage.probes is not None and stage.probes.read_bytes() == (folder / PROBES_NAME).read_bytes()
