@@ -17,11 +17,11 @@ from meshllm_core.models.gguf_file import read_head
 from meshllm_core.models.hub import Hub
 from meshllm_core.models.package_folder import PackageFolder, check_layers
 from meshllm_core.models.package_fragment import EMBEDDINGS, METADATA, OUTPUT, Role, layer_role, role_of
-from meshllm_core.models.package_write import check_disk
 from meshllm_core.models.resolve import LOCK_WAIT, OnProgress, free_disk
 from meshllm_core.models.split import model_stem
 from meshllm_core.models.stage_entries import SHAPE_KEY
 from meshllm_core.models.stage_file import StageFile, plan_stage_file
+from meshllm_core.models.stage_room import make_room
 from meshllm_core.models.stage_rules import StageRules, StageShape
 from meshllm_core.models.stage_source import SourceFile as File
 from meshllm_core.models.stage_source import StageSource, local_file, local_files, open_source
@@ -138,8 +138,8 @@ def check_roles(source: StageSource, files: Mapping[Role, File]) -> None:
 
 
 def write_stage(plan: StageFile, target: Path, maker: StageMaker) -> None:
-    """Writes a planned stage, after a look at the disk. Raises StorageError and what the source raises."""
-    check_disk(target.parent, plan.copied_bytes, f"The stage {target.name}", maker.disk_free)
+    """Writes a planned stage, after making room for it. Raises StorageError and what the source raises."""
+    make_room(maker.cache, target, plan.copied_bytes, f"The stage {target.name}", maker.disk_free)
     write_stage_file(plan, target)
 
 

@@ -18,9 +18,9 @@ from meshllm_core.models.package_fetch import prepare_stage
 from meshllm_core.models.package_probes import ProbeFile
 from meshllm_core.models.package_refs import parse_source
 from meshllm_core.models.package_stage import PreparedStage, StageMaker
-from meshllm_core.models.package_write import check_disk
 from meshllm_core.models.refs import HubRef
 from meshllm_core.models.resolve import free_disk
+from meshllm_core.models.stage_room import make_room
 from meshllm_core.models.stage_source import local_files
 from meshllm_core.models.stage_store import received_path, record_received
 from meshllm_core.paths import Paths
@@ -115,9 +115,10 @@ class StageFetch:
 
     def _make_room(self) -> None:
         offer, target = self.offer, self._target
-        check_disk(target.parent, offer.file_size, f"The stage with {self._layers}", free_disk)
+        cache = Cache(self.paths.models)
+        make_room(cache, target, offer.file_size, f"The stage with {self._layers}", free_disk)
         record_received(
-            Cache(self.paths.models),
+            cache,
             target,
             offer.file_sha256,
             offer.file_size,
