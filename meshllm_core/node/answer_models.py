@@ -17,7 +17,7 @@ from meshllm_core.api.schema_models import (
     RepoArguments,
     SearchArguments,
 )
-from meshllm_core.models.catalog import CatalogEntry, catalog, pick
+from meshllm_core.models.catalog import CatalogEntry, catalog
 from meshllm_core.models.fit import WEIGHTS_FRACTION, room_for
 from meshllm_core.models.hub_search import FoundModel, estimated_bytes
 from meshllm_core.models.library import KeptModel, kept_models
@@ -56,6 +56,11 @@ class Rooms:
         found: Where = where_fits(need, self.here, self.others)
         return FitMark(kind=found.kind, need_bytes=found.need, room_bytes=found.room, machines=found.machines)
 
+    def best(self) -> CatalogEntry | None:
+        """The best entry of the catalogue that fits on this machine, its limit considered."""
+        fitting = (entry for entry in catalog() if self.mark(entry.memory_bytes).kind == "here")
+        return max(fitting, key=lambda entry: (entry.parameters, entry.bytes), default=None)
+
     def mark_weights(self, size: int) -> FitMark:
         """The same for a file of which only the size is known: caches and buffers take a share too."""
         return self.mark(int(size / WEIGHTS_FRACTION))
@@ -83,7 +88,8 @@ def is_loaded(model: KeptModel, snapshot: NodeSnapshot) -> bool:
     """Whether this node serves it or loads it now, also before the engine has opened its files."""
     paths = {str(file) for file in model.files}
     return any(
-        view.status != "failed" and (view.path in paths or (not view.path and view.id == model.id))
+        view.status != "failed"
+        and (view.path in paths or (not view.path and (view.id == model.id or view.ref == model.ref)))
         for view in snapshot.models
     )
 
@@ -110,7 +116,7 @@ async def answer_catalog(parts: "NodeParts", _: NoArguments) -> Catalog:
     """The models worth offering, smallest first."""
     here = await asyncio.to_thread(_repos_here, parts)
     rooms = Rooms(parts)
-    best = None if parts.settings.client else pick(rooms.free)
+    best = rooms.best()
     models = tuple(_catalog_model(entry, best, rooms, here) for entry in catalog())
     return Catalog(memory_free=rooms.free, machines=1 + len(rooms.others), models=models)
 

@@ -12,6 +12,7 @@ from meshllm_core.errors import ModelUnknown, NodeError
 from meshllm_core.ids import ModelId, RequestId
 from meshllm_core.models.hardware import Hardware
 from meshllm_core.models.memory import read_memory
+from meshllm_core.models.refs import AUTO
 from meshllm_core.models.resolve import OnProgress, ResolvedModel
 from meshllm_core.node.host import ModelHost
 from meshllm_core.node.prepare import GB, Prepared, Wish, prepare_load
@@ -238,7 +239,12 @@ class Hosts:
     def _memory_free(self) -> int:
         return read_memory().available
 
-    def _memory_left(self, host: ModelHost) -> int | None:
+    def _memory_to_choose(self, host: "ModelHost | SplitHost") -> int:
+        """Bytes that guide the choice of a file; where the node chooses the model too, within its limit."""
+        left = self._memory_left(host) if host.ref == AUTO else None
+        return self._memory_free() if left is None else min(self._memory_free(), left)
+
+    def _memory_left(self, host: "ModelHost | SplitHost") -> int | None:
         if not self.settings.max_vram:
             return None
         used = sum(other.memory_needed for other in self._hosts if other is not host)
@@ -248,7 +254,7 @@ class Hosts:
         def work(on_progress: OnProgress, cancelled: Callable[[], bool]) -> ResolvedModel:
             return self.resolve(
                 host.ref,
-                memory_available=self._memory_free(),
+                memory_available=self._memory_to_choose(host),
                 on_progress=on_progress,
                 cancelled=cancelled,
             )

@@ -69,6 +69,14 @@ def test_the_catalogue_says_what_fits(node: RunningNode) -> None:
     assert all(model["fit"]["kind"] == "here" for model in picked)
 
 
+def test_the_best_of_the_catalogue_fits_within_the_memory_that_is_lent(hub: LocalHub, tmp_path: Path) -> None:
+    limited = {"MESHLLM_HUB_ENDPOINT": hub.address, "MESHLLM_MAX_VRAM": "1.0"}
+    with running_node(tmp_path, environment=limited) as node:
+        picked = [model for model in ask(node, "catalog")["models"] if model["pick"]]
+    assert [model["fit"]["kind"] for model in picked] == ["here"]
+    assert picked[0]["memory_bytes"] < 1_000_000_000
+
+
 def test_a_search_marks_what_fits(node: RunningNode) -> None:
     document = ask(node, "hub/search", query="-GGUF")
     assert [model["repo"] for model in document["models"]] == ["owner/vast-GGUF", REPO]
