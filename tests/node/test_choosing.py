@@ -48,7 +48,7 @@ async def test_a_limit_counts_where_the_node_chooses_the_model(
 
 
 def test_a_model_is_loaded_from_the_moment_on_that_it_was_asked_for() -> None:
-    """Its row has the name that was asked for until the file is known, and what it reads must not be deleted."""
+    """Its row has the name that was asked for until the file is known; what it reads must stay."""
     ref = "owner/tiny-GGUF:Q4_1"
     kept = KeptModel(
         key="k", id="tiny-Q4_1", ref=ref, repo="owner/tiny-GGUF", quant="Q4_1", files=(Path("/f.gguf"),),
@@ -57,5 +57,5 @@ def test_a_model_is_loaded_from_the_moment_on_that_it_was_asked_for() -> None:
     asked = reduce(NodeSnapshot(), ev.ModelRequested(at=0.0, model=ModelId(ref), ref=ref))
     assert is_loaded(kept, asked)
     assert not is_loaded(kept, NodeSnapshot())
-    failed = reduce(asked, ev.ModelFailed(at=1.0, model=ModelId(ref), error="no memory", hint=""))
+    failed = reduce(asked, ev.ModelFailed(at=1.0, model=ModelId(ref), code="model_too_large", message="no", hint=""))
     assert not is_loaded(kept, failed)
