@@ -57,5 +57,5 @@ def test_a_model_is_loaded_from_the_moment_on_that_it_was_asked_for() -> None:
     asked = reduce(NodeSnapshot(), ev.ModelRequested(at=0.0, model=ModelId(ref), ref=ref))
     assert is_loaded(kept, asked)
     assert not is_loaded(kept, NodeSnapshot())
-    failed = reduce(asked, ev.ModelFailed(at=1.0, model=ModelId(ref), code="model_too_large", message="no", hint=""))
-    assert not is_loaded(kept, failed)
+    failed = ev.ModelFailed(at=1.0, model=ModelId(ref), code="model_too_large", message="no", hint="")
+    assert not is_loaded(kept, reduce(asked, failed))
