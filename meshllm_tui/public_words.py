@@ -27,8 +27,10 @@ def listing_lines(snapshot: NodeSnapshot) -> tuple[Line, ...]:
         _fact("Accelerators", _accelerators(snapshot)),
         _fact("Models", _models(snapshot)),
         line(Span("Anyone can then join as a client, without an invite", "strong")),
-        line("  It has your machines compute its prompts. As a member it sees"),
-        line("  every machine's name, addresses, hardware, models and speed."),
+        line(
+            "  It has your machines compute its prompts. As a member it sees every machine's name, "
+            "addresses, hardware, models and speed."
+        ),
         line(Span("Never listed", "strong"), ": prompts, answers, invites, keys, other names."),
         line(muted("It can be taken back; the relays drop it within two minutes.")),
     )

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
@@ -11,12 +12,17 @@ from textual.widgets import Button, Input, Static
 
 from meshllm_core.state.snapshot import NodeSnapshot
 from meshllm_tui.cleaning import one_line
+from meshllm_tui.hanging import hang_all
 from meshllm_tui.public_words import listing_lines
 from meshllm_tui.screens.dialog import Dialog
 from meshllm_tui.widgets.choice import Choice
 from meshllm_tui.widgets.styled import content
 
 LABEL_LIMIT = 64
+_WIDEST = 80
+"""Cells of the dialog where the terminal has them, as its style sheet says."""
+_FRAME = 7
+"""Cells of its border, its padding and its scroll bar."""
 CLIENTS: tuple[tuple[int, str], ...] = ((2, "2"), (4, "4"), (8, "8"), (16, "16"), (32, "32"))
 
 
@@ -49,7 +55,7 @@ class PublicScreen(Dialog[Listing]):
         with Vertical(classes="dialog", id="public") as frame:
             frame.border_title = Content("List this mesh publicly?")
             frame.border_subtitle = Content("Esc keeps it private")
-            yield Static(content(self._lines), markup=False)
+            yield Static(id="public-words", markup=False)
             with Horizontal(classes="field first"):
                 yield Static("Name", classes="label", markup=False)
                 yield Input(self._name, max_length=LABEL_LIMIT, compact=True, id="name")
@@ -62,10 +68,15 @@ class PublicScreen(Dialog[Listing]):
                 yield Button(Content("List it"), id="list", compact=True)
 
     def on_mount(self) -> None:
-        """Enter keeps it private."""
+        """Enter keeps it private. What is said comes before that, where there is no room for all of it."""
         for box in self.query(Input):
             box.cursor_blink = False
-        self.query_one("#keep").focus()
+        self.query_one("#keep").focus(scroll_visible=False)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Lines are hung for the width."""
+        width = min(_WIDEST, event.size.width * 95 // 100) - _FRAME
+        self.query_one("#public-words", Static).update(content(hang_all(self._lines, width)))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Enter in a box goes on to the next."""

@@ -199,6 +199,18 @@ async def test_public_is_one_key_wherever_a_person_is(page: str) -> None:
         await screen.until(lambda: isinstance(screen.app.screen, PublicScreen))
 
 
+@pytest.mark.parametrize("size", [(60, 20), (80, 24), (120, 40)], ids=str)
+async def test_what_becomes_visible_is_what_is_seen_first(size: tuple[int, int]) -> None:
+    async with dashboard(node_of(), size=size) as screen:
+        await screen.press("P")
+        await screen.pilot.pause(0.2)
+        shown = screen.text
+        assert "Anyone on the internet can then see" in shown, shown
+        assert "This machine" in shown
+        await screen.press("enter")
+        assert screen.client.acted == [], "Enter keeps it private"
+
+
 async def test_going_public_says_what_changes_and_is_safe_by_default() -> None:
     async with dashboard(node_of(), size=(80, 24)) as screen:
         await screen.press("P")
