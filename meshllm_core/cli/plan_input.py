@@ -13,6 +13,9 @@ from meshllm_core.models.cache import Cache
 from meshllm_core.models.embedded import embedded_model
 from meshllm_core.models.hardware import detect
 from meshllm_core.models.inspect import inspect_model
+from meshllm_core.models.package_folder import PackageFolder, open_package
+from meshllm_core.models.package_manifest import MANIFEST_NAME
+from meshllm_core.models.package_model import describe_package
 from meshllm_core.models.stage_source import local_files, open_source
 from meshllm_core.node.calibrate import conditions_of
 from meshllm_core.node.devices import list_devices
@@ -94,7 +97,7 @@ def from_options(name: str, layers: int | None, size: str, shape: str) -> Planne
 
 
 def read_model(ref: str, paths: Paths) -> PlannedModel:
-    """A GGUF that is here (a path, a downloaded model's name, `default`), or a .json description of a model.
+    """A GGUF or a package that is here (a path, a downloaded model's name, `default`), or a description.
 
     Raises a ModelError or ConfigError. Nothing is downloaded.
     """
@@ -106,13 +109,15 @@ def read_model(ref: str, paths: Paths) -> PlannedModel:
     path = Path(absolute(ref))
     if path.is_file():
         return _planned(path)
+    if (path / MANIFEST_NAME).is_file():
+        return _packaged(open_package(path))
     found = [model for model in Cache(paths.models).find(ref) if model.complete]
     if found:
         return _planned(found[0].files[0])
     raise ModelNotFound(
         f"No model {ref!r} is here.",
-        hint="Name a .gguf file, a downloaded model (`meshllm models list`) or a .json description, "
-        "or describe it: --layers 94 --bytes 132GB.",
+        hint="Name a .gguf file, a package's folder, a downloaded model (`meshllm models list`) or a .json "
+        "description, or describe it: --layers 94 --bytes 132GB.",
     )
 
 
@@ -123,3 +128,8 @@ def _described(document: object, where: str) -> PlannedModel:
 
 def _planned(path: Path) -> PlannedModel:
     return planned_model(inspect_model(path), open_source(local_files(path)))
+
+
+def _packaged(package: PackageFolder) -> PlannedModel:
+    found = describe_package(package)
+    return planned_model(found.facts, found.source, tensors=found.tensors, fingerprint=package.identity)

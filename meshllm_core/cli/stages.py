@@ -72,10 +72,11 @@ def support(architecture: Architecture = "", as_json: AsJson = False) -> None:
 @app.command()
 def show(model: Model, cuts: Cuts = "", as_json: AsJson = False) -> None:
     """Show where a model may be cut, or the stages between given cuts. Needs no node."""
+    from meshllm_core.models.package_folder import package_files
     from meshllm_core.models.stage_rules import StageRules
     from meshllm_core.models.stage_source import local_files, open_source
 
-    rules = StageRules(open_source(local_files(model)))
+    rules = StageRules(open_source(package_files(model) or local_files(model)))
     if cuts:
         _stages(rules, _numbers(cuts), as_json)
         return

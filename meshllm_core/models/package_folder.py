@@ -11,7 +11,7 @@ from meshllm_core.models.gguf_file import GgufHead, read_head
 from meshllm_core.models.package_certificates import CERTIFICATES_NAME, read_certificates
 from meshllm_core.models.package_fragment import METADATA, SLICE_PREFIX, Role, role_of
 from meshllm_core.models.package_probes import PROBES_NAME, ProbeFile
-from meshllm_core.models.stage_source import StageSource, local_file, open_source
+from meshllm_core.models.stage_source import SourceFile, StageSource, local_file, open_source
 
 _HINT = "Get the file again from where the package was published, or build the package anew."
 _LINK_HINT = "Copy the package with what its links lead to (`cp -rL`), or name it by hf://owner/repo."
@@ -77,6 +77,17 @@ def open_package(folder: Path) -> PackageFolder:
         raise ModelFileInvalid(f"{path} is too long to be a manifest.", hint=_HINT)
     data = path.read_bytes()
     return PackageFolder(folder, manifests.parse_manifest(data, str(folder)), manifests.identity(data))
+
+
+def package_files(folder: Path) -> tuple[SourceFile, ...]:
+    """The fragments of the package in `folder`, in order; none where it holds no package.
+
+    Their sizes are checked, not their hashes. Raises ModelFileInvalid.
+    """
+    if not (folder / manifests.MANIFEST_NAME).is_file():
+        return ()
+    package = open_package(folder)
+    return tuple(local_file(package.path(artifact)) for _, artifact in package.manifest.fragments())
 
 
 def verify_package(package: PackageFolder) -> Iterator[tuple[str, str]]:

@@ -1,6 +1,7 @@
 """A model that is to be spread over machines, wherever it is: a GGUF, a split set, a package of layers."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from meshllm_core.certify.gate import Artifact
@@ -75,7 +76,8 @@ def artifact_of_files(model: ResolvedModel, cache: Cache) -> Artifact:
 
 def of_package(package: AnyPackage, ref: str, maker: StageMaker) -> DivisibleModel:
     """A package, as `ref` named it. Fetches heads, no layer. Raises ModelError."""
-    with maker.holding(package.folder):
+    # Of a folder that somebody put there nothing is fetched, and nothing is written into it.
+    with maker.holding(package.folder) if isinstance(package, HubPackage) else nullcontext():
         described = describe_package(package)
     manifest = package.manifest
     probes, note = _probes(package)

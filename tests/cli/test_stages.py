@@ -7,13 +7,19 @@ import pytest
 
 from meshllm_core.errors import ExitCode, ModelFileInvalid
 from meshllm_core.models.architectures import BINDING
+from meshllm_core.models.cache import Cache
 from meshllm_core.models.embedded import embedded_model
+from meshllm_core.models.hub import Hub
+from meshllm_core.models.package_folder import open_package
+from meshllm_core.models.package_stage import StageMaker
 from meshllm_core.models.stage_file import plan_stage_file
 from meshllm_core.models.stage_rules import StageRules
 from meshllm_core.models.stage_source import local_files, open_source
 from meshllm_core.models.stage_writer import write_stage_file
+from meshllm_core.node.split_model import of_package
 from tests.cli.conftest import Result
 from tests.models.foreign_packages import entry, key_values, tensors, write_gguf
+from tests.models.packages import LAYERS, build, files_of, write_model
 from tests.support.tiny_architectures import write_tiny
 from tests.support.tiny_bert import write_tiny_bert
 
@@ -100,3 +106,21 @@ def test_a_disk_that_fails_is_the_sources_fault(tmp_path: Path) -> None:
     with pytest.raises(ModelFileInvalid, match=r"model\.gguf cannot be read: No such file"):
         write_stage_file(plan_stage_file(rules, 1, 3), tmp_path / "stage.gguf")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_package_is_cut_and_planned_as_its_model(meshllm: Run, tmp_path: Path) -> None:
+    model = write_model(tmp_path / "tiny-F32.gguf")
+    folder = build(model, tmp_path / "package").folder
+    before = files_of(folder)
+    for arguments in (("stages", "show", "--json"), ("stages", "show", "--cuts", "2,4", "--json")):
+        shown = [meshllm(*arguments, str(path)) for path in (model, folder)]
+        assert shown[0].code == 0, shown[0].err
+        assert shown[1].out == shown[0].out
+    nodes = tmp_path / "nodes.toml"
+    nodes.write_text('[[nodes]]\nname = "a"\nmemory = "300MB"\n[[nodes]]\nname = "b"\nmemory = "400MB"\n')
+    planned = [meshllm("plan", str(path), "--nodes", str(nodes), "--json") for path in (model, folder)]
+    assert [one.code for one in planned] == [0, 0], planned[1].err
+    assert planned[1].out == planned[0].out and planned[0].document["chosen"]
+    described = of_package(open_package(folder), str(folder), StageMaker(Cache(tmp_path / "cache"), Hub()))
+    assert described.planned.model.layers == LAYERS
+    assert files_of(folder) == before
