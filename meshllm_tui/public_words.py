@@ -4,14 +4,14 @@ The words follow discovery.listing.Listing field by field: a test compares them.
 """
 
 from meshllm_core.state.snapshot import NodeSnapshot
-from meshllm_tui.cleaning import fit, one_line
+from meshllm_tui.cleaning import one_line
 from meshllm_tui.mesh_words import short_id
 from meshllm_tui.present import Line, Span, line, muted
 from meshllm_tui.units import count, sizes
 
 _LABEL = 15
-_WIDTH = 66
-"""Cells in a dialog at 80 columns."""
+_NAMED = 16
+"""Models that are named; how many more there are is said."""
 _HERE = ("alive", "suspect")
 
 
@@ -37,7 +37,7 @@ def listing_lines(snapshot: NodeSnapshot) -> tuple[Line, ...]:
 
 
 def _fact(label: str, words: str) -> Line:
-    return (muted(f"  {label.ljust(_LABEL)}"), Span(fit(words, _WIDTH - _LABEL - 2)))
+    return (muted(f"  {label.ljust(_LABEL)}"), Span(one_line(words, 2000)))
 
 
 def _addresses(snapshot: NodeSnapshot) -> str:
@@ -60,4 +60,5 @@ def _models(snapshot: NodeSnapshot) -> str:
         if row.status in _HERE and row.role == "host":
             names += [model.id for model in row.models if model.status == "ready"]
     unique = [one_line(name, 80) for name in dict.fromkeys(names)]
-    return ", ".join(unique) or "none is ready now; each that is, by name"
+    more = f" and {len(unique) - _NAMED:,} more" if len(unique) > _NAMED else ""
+    return ", ".join(unique[:_NAMED]) + more or "none is ready now; each that is, by name"

@@ -5,7 +5,7 @@ import msgspec
 from meshllm_core.discovery.listing import Listing
 from meshllm_tui.present import plain
 from meshllm_tui.public_words import listing_lines
-from tests.tui.mesh_samples import meshed, peer
+from tests.tui.mesh_samples import meshed, model, peer
 
 SAID = {
     "mesh": "its id",
@@ -30,6 +30,14 @@ def test_every_field_of_a_listing_is_named() -> None:
     for each in SAID.values():
         assert each in words, each
     assert "attic" not in words
+
+
+def test_every_model_is_named_and_of_very_many_their_number_is_told() -> None:
+    few = tuple(model(f"a-model-with-a-long-name-{number}") for number in range(9))
+    words = plain(listing_lines(meshed(peer("attic", models=few))))
+    assert all(each.id in words for each in few)
+    many = tuple(model(f"model-{number}") for number in range(40))
+    assert "and 25 more" in plain(listing_lines(meshed(peer("attic", models=many))))
 
 
 def test_a_node_that_has_nothing_to_list_says_so() -> None:
