@@ -7,7 +7,6 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from meshllm_core.api.schema_mesh import InviteAnswer
@@ -23,13 +22,14 @@ from meshllm_tui.invite_page import (
 )
 from meshllm_tui.messages import SnapshotChanged
 from meshllm_tui.present import Line
+from meshllm_tui.screens.dialog import Overlay
 from meshllm_tui.session import Session
 from meshllm_tui.widgets.code_view import code_content, save_code
 from meshllm_tui.widgets.key_line import KeyLine
 from meshllm_tui.widgets.styled import content
 
 
-class CodeScreen(ModalScreen[None]):
+class CodeScreen(Overlay[None]):
     """The code is whole or not drawn; always black on white, whatever the theme."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from textual import events
 from textual.app import ComposeResult
 from textual.geometry import Region
-from textual.screen import ModalScreen
 from textual.widgets import Static
+
+from meshllm_tui.screens.dialog import Overlay
 
 LETTERS = "asdfghjklqwertyuiop"
 """In the order of the panes; more panes than letters do not fit on a screen."""
@@ -25,7 +26,7 @@ class JumpLetter(Static):
         self.screen.dismiss(self.pane)
 
 
-class JumpScreen(ModalScreen[str]):
+class JumpScreen(Overlay[str]):
     """Lies over a page. Its result is a pane's name; any key that is no letter of a pane closes it."""
 
     def __init__(self, targets: Mapping[str, Region]) -> None:
