@@ -89,7 +89,8 @@ class SparingApp(FewToasts):
     def delay_update(self, delay: float = SWITCH_SECONDS) -> None:
         """Paint nothing for so many seconds, then all of it at once."""
         self._begin_batch()
-        self.set_timer(min(delay, SWITCH_SECONDS), self._paint_again)
+        # Textual's timer of a few ms never comes when the process stands still as it is begun.
+        asyncio.get_running_loop().call_later(min(delay, SWITCH_SECONDS), self.call_next, self._paint_again)
 
     def _paint_again(self) -> None:
         self._end_batch()
