@@ -231,6 +231,8 @@ def _remote_file(sibling: "RepoSibling") -> RemoteFile | None:
         return None
     if not isinstance(size, int) or not 0 <= size <= MAX_FILE_BYTES:
         return None
+    if {"", ".", ".."} & set(sibling.rfilename.split("/")):
+        return None
     lfs = sibling.lfs
     sha256 = str(lfs.sha256).lower() if lfs is not None else ""
     return RemoteFile(sibling.rfilename, size, sha256, str(sibling.blob_id or "").lower())

@@ -302,9 +302,13 @@ def test_names_that_no_disk_should_get_are_passed_over(local_hub: LocalHub, hub:
             "a\\b.gguf": b"3",
             "c:d.gguf": b"4",
             "e\x1b[2J.gguf": b"5",
+            "../../other/repo/f.gguf": b"6",
+            "a//g.gguf": b"7",
+            "./h.gguf": b"8",
+            "folder/good.gguf": b"9",
         },
     )
-    assert [file.path for file in hub.list_files(REPO).files] == ["good.gguf"]
+    assert [file.path for file in hub.list_files(REPO).files] == ["good.gguf", "folder/good.gguf"]
 
 
 def test_the_address_comes_from_the_environment(
