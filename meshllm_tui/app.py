@@ -223,7 +223,7 @@ class MeshApp(SparingApp):
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """Of Textual's own commands only those that the registry lacks."""
         yield SystemCommand(
-            "Theme", "Change the colours: dark, light, high contrast", self.action_change_theme
+            "Theme", "Other colours for now; the setting theme keeps them", self.action_change_theme
         )
         yield SystemCommand(
             "Suspend", "Back to the shell until `fg`; the node goes on", self.action_suspend_process

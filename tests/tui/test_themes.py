@@ -10,6 +10,8 @@ from textual.geometry import Region
 
 from meshllm_core.api.client import ChatDelta
 from meshllm_tui.actions.pages import PAGES
+from meshllm_tui.palettes import BUILT_IN
+from meshllm_tui.preferences import Preferences
 from meshllm_tui.themes import THEMES
 from tests.tui.conftest import Screen, dashboard
 from tests.tui.mesh_samples import meshed
@@ -114,3 +116,24 @@ async def test_without_colour_nothing_is_coloured_and_the_focus_shows(
         assert any("SmolLM2" in row.text and row.style and row.style.reverse for row in rows)
         assert "┏━ Models" in screen.text
         assert "╭─ Node" in screen.text
+
+
+@pytest.mark.parametrize("name", ["dracula", "ansi-dark", "mine", *(theme.name for theme in THEMES)])
+async def test_every_theme_that_can_be_chosen_has_every_colour(name: str) -> None:
+    """Textual's own lack colours that the style sheets ask for: the app would end with the choice."""
+    first = THEMES[0].name
+    own = ("mine", BUILT_IN[first][0], True)
+    async with dashboard(size=(80, 24), preferences=Preferences(theme=first, own=own)) as screen:
+        await screen.press("ctrl+p", *"theme")
+        await screen.until(lambda: "Other colours" in screen.text)
+        await screen.press("enter")
+        await screen.until(lambda: "Search for themes" in screen.text)
+        await screen.until(lambda: all(theme.name in screen.text for theme in THEMES))
+        assert "textual-dark" not in screen.text
+        await screen.press(*name)
+        await screen.pilot.pause(0.5)
+        await screen.press("enter")
+        await screen.pilot.pause(0.2)
+        assert screen.app.theme == (first if name in ("dracula", "ansi-dark") else name)
+        await screen.press("escape")
+        await screen.until(lambda: "This node" in screen.text)
