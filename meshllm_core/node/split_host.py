@@ -4,10 +4,9 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
 
 from meshllm_core.certify.record import backend_of
 from meshllm_core.config import Settings
@@ -16,7 +15,7 @@ from meshllm_core.engine.chain_spec import ChainSpec
 from meshllm_core.engine.protocol import LoadSpec, Stats
 from meshllm_core.engine.refusals import ProbeFailed
 from meshllm_core.engine.supervisor import EngineProcess
-from meshllm_core.errors import MeshError, ModelTooLarge, NodeError, NotInMesh, describe
+from meshllm_core.errors import CutRefused, MeshError, ModelTooLarge, NodeError, NotInMesh, describe
 from meshllm_core.ids import NodeId
 from meshllm_core.models.fit import EngineSettings
 from meshllm_core.models.memory import usable_cores
@@ -30,10 +29,9 @@ from meshllm_core.node.split_model import DivisibleModel
 from meshllm_core.node.split_plan import Alone, Machine, SplitPlan, chunks_of, plan_split
 from meshllm_core.node.split_plan import Wish as PlanWish
 from meshllm_core.node.split_run import NO_PROBES, SplitRun
-from meshllm_core.node.stage_desk import StageDesk
-from meshllm_core.planner.wire import Wire, row_bytes
+from meshllm_core.node.split_seam import SplitMesh as SplitMesh
+from meshllm_core.planner.wire import Wire, Wires, lossless, row_bytes
 from meshllm_core.state import events as ev
-from meshllm_core.transport.link import Channel
 
 log = logging.getLogger(__name__)
 
@@ -50,34 +48,6 @@ STOOD_SECONDS = 20.0
 UNSTORED_SECONDS = 60.0
 """So long a machine whose disk could not take a stage of the model gets none."""
 UNPROVED = "its layers did not reproduce the model's golden probe"
-
-
-class SplitMesh(Protocol):
-    """The mesh as a split sees it."""
-
-    @property
-    def me(self) -> NodeId:
-        """This node."""
-
-    @property
-    def desk(self) -> StageDesk:
-        """Where calls about stages arrive."""
-
-    def machines(self) -> Sequence[Machine]:
-        """Every member that is there, this node last."""
-
-    def away(self) -> Sequence[str]:
-        """Names of members that are not there and have not left."""
-
-    @property
-    def gather_certificates(self) -> Callable[[], Awaitable[None]]:
-        """Fetches what others measured of codecs. Raises nothing, and takes some seconds at most."""
-
-    async def settled_links(self) -> dict[tuple[str, str], float]:
-        """Round-trip times in ms by names, as far as anybody measured them."""
-
-    async def open_call(self, node: NodeId) -> Channel:
-        """A CALL channel to that node. Raises PeerUnreachable, LinkClosed."""
 
 
 @dataclass(kw_only=True)
@@ -109,7 +79,13 @@ class SplitHost(ModelRow):
             model = await self.resolve(self)
             for note in model.notes:
                 self._notice("warning", clean_text(note, 400))
-            rules = StageRules(model.source)
+            try:
+                rules = StageRules(model.source)
+            except CutRefused:
+                if not (alone := await self._alone_here(model)):
+                    raise
+                self._alone(alone, model)
+                return
             while not self.closing:
                 reason = await self._once(model, rules)
                 if self.closing or (reason and not await self._may_go_on(reason)):
@@ -175,6 +151,8 @@ class SplitHost(ModelRow):
     async def _planned(self, model: DivisibleModel) -> tuple[SplitPlan | Alone, Wire]:
         self._set("loading", detail="its layers are being shared out")
         if len(self.mesh.machines()) < 2:
+            if alone := await self._alone_here(model):
+                return alone, Wire("", "", "")
             raise NotInMesh(
                 f"{self.id} can only be split over machines of a mesh, and no other is there{self._away()}.",
                 hint="`meshllm invite` here, `meshllm join` on another machine"
@@ -186,15 +164,8 @@ class SplitHost(ModelRow):
         kinds = tuple(one.kind for one in machines if not one.excluded)
         names = {one.node: one.name for one in machines}
         gate = Gate(self.paths, model, self.wire_dtype, backend_of(kinds), self.mesh.me, names)
-        wish = PlanWish(
-            planned=model.planned,
-            context=self.context_size,
-            lanes=self.lanes,
-            settings=EngineSettings(batch=self.settings.batch, kv_type=self.settings.kv_type),
-            idle=self.settings.prefix_slots,
-            wires=gate.wire,
-            lock=Path(self.topology_lock) if self.topology_lock else None,
-        )
+        lock = Path(self.topology_lock) if self.topology_lock else None
+        wish = self._wish(model, gate.wire, lock)
         plan = await asyncio.to_thread(plan_split, wish, machines, links)
         if isinstance(plan, Alone):
             return plan, Wire("", "", "")
@@ -202,6 +173,30 @@ class SplitHost(ModelRow):
         if isinstance(wire, str):
             raise NodeError(wire, hint="Use `--wire-dtype f32`, or measure it: `meshllm certify`.")
         return plan, wire
+
+    def _wish(self, model: DivisibleModel, wires: Wires, lock: Path | None = None) -> PlanWish:
+        return PlanWish(
+            planned=model.planned,
+            context=self.context_size,
+            lanes=self.lanes,
+            settings=EngineSettings(batch=self.settings.batch, kv_type=self.settings.kv_type),
+            idle=self.settings.prefix_slots,
+            wires=wires,
+            lock=lock,
+        )
+
+    async def _alone_here(self, model: DivisibleModel) -> Alone | None:
+        """The plan for this machine, if it holds all of the model: then nobody need join."""
+        if self.topology_lock:
+            return None
+        try:
+            plan = await asyncio.to_thread(plan_split, self._wish(model, lossless), self._machines()[-1:], {})
+        except ModelTooLarge:
+            return None
+        if not isinstance(plan, Alone):
+            return None
+        # At the node's start its id may have been read meanwhile.
+        return replace(plan, machine=replace(plan.machine, node=self.mesh.me))
 
     def _machines(self) -> list[Machine]:
         """Those of the mesh, without what this model met on them."""

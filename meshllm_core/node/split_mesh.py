@@ -25,7 +25,7 @@ SETTLE_SECONDS, SETTLE_STEPS = 0.7, 6
 
 @dataclass
 class MeshOfSplits:
-    """Implements node.split_host.SplitMesh; `session` is None while the node is in no mesh."""
+    """Implements node.split_seam.SplitMesh; `session` is None while the node is in no mesh."""
 
     name: str
     session: "Callable[[], Session | None]"

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.node.test_split import NAME, _ask, _settled, mesh
 from tests.support.default_model import require_default_model
 from tests.support.nodes import QUIET, RunningNode, command
+from tests.support.tiny_bert import write_tiny_bert
 
 
 def _run(node: RunningNode, *arguments: str) -> "subprocess.CompletedProcess[bytes]":
@@ -78,3 +80,19 @@ def test_a_load_says_why_a_model_was_not_split(tmp_path: Path) -> None:
         ready, why = done.stdout.decode().splitlines()
         assert ready.startswith(f"{NAME} is ready")
         assert why.startswith("It is not split: ") and "Anna alone" in why
+
+
+@pytest.mark.parametrize("machines", [("Anna",), ("Anna", "Bert")])
+def test_what_fits_on_this_machine_waits_for_no_other(tmp_path: Path, machines: tuple[str, ...]) -> None:
+    flags = ("--gguf", str(require_default_model()), "--split", "--max-vram", "1")
+    with mesh(tmp_path, *machines, flags=flags) as (anna, *_):
+        row = _settled(anna)
+        assert (row["status"], row["split"]) == ("ready", None), row["error"]
+
+
+def test_a_model_that_is_never_divided_is_loaded_whole_where_it_fits(tmp_path: Path) -> None:
+    model = write_tiny_bert(tmp_path / f"{NAME}-bert.gguf")
+    with mesh(tmp_path, "Anna", "Bert") as (anna, _):
+        anna.act("load", model=str(model), split=True, ctx_size=64)
+        row = _settled(anna)
+        assert (row["status"], row["split"]) == ("ready", None), row["error"]
