@@ -80,11 +80,12 @@ def build_package(
     plans = {role: fragments.plan(role, layers) for role in roles(layers)}
     _check_plans(source, plans, layers)
     total = sum(plan.size for plan in plans.values())
-    check_disk(target.absolute().parent, total, f"The package of {source.name}", disk_free)
+    parent, other = target.absolute().parent, "Free some space, or name a folder on another disk."
+    check_disk(parent, total, f"The package of {source.name}", disk_free, hint=other)
     golden = probes()
     hashes = _hashed(facts.files, on_hashed)
     # Beside the target: what is renamed must be on the same disk.
-    with scratch(target.absolute().parent, target.absolute().name) as folder:
+    with scratch(parent, target.absolute().name) as folder:
         fresh = folder / "package"
         artifacts = _write_all(plans, fresh, on_progress)
         manifest = _manifest(artifacts, facts.files, hashes, facts.width, origin, created_at)

@@ -28,12 +28,17 @@ def write_plan(plan: GgufPlan, target: Path, on_progress: Callable[[int], None])
     return digest.hexdigest()
 
 
-def check_disk(folder: Path, needed: int, what: str, disk_free: Callable[[Path], int]) -> None:
-    """Refuses before anything is written. `needed` in bytes. Raises StorageError."""
+def check_disk(
+    folder: Path, needed: int, what: str, disk_free: Callable[[Path], int], *, hint: str = ""
+) -> None:
+    """Refuses before anything is written. `needed` in bytes; `hint` for folders that are not the cache's.
+
+    Raises StorageError.
+    """
     free = disk_free(folder)
     if needed and needed + DISK_MARGIN > free:
         raise StorageError(
             f"{what} does not fit on the disk of {folder}: {show_bytes(needed)} are to be written and "
             f"{show_bytes(DISK_MARGIN)} stay free, but {show_bytes(free)} are left.",
-            hint="Free some space (`meshllm models prune`), or choose a larger disk (MESHLLM_HOME).",
+            hint=hint or "Free some space (`meshllm models prune`), or choose a larger disk (MESHLLM_HOME).",
         )

@@ -136,8 +136,9 @@ def test_nothing_appears_when_a_build_fails(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = set(tmp_path.iterdir())
-    with pytest.raises(StorageError, match="does not fit on the disk"):
+    with pytest.raises(StorageError, match="does not fit on the disk") as caught:
         build_package(model, tmp_path / "p", created_at=1, disk_free=lambda folder: 1 << 20)
+    assert "another disk" in caught.value.hint and "MESHLLM_HOME" not in caught.value.hint
 
     def stop(done: int, total: int) -> None:
         if done > total // 2:
