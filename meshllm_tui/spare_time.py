@@ -14,7 +14,7 @@ from textual import events
 from textual.app import App
 
 from meshllm_tui.actions.pages import PAGES
-from meshllm_tui.theme_choice import ThemedApp
+from meshllm_tui.screenshots import PicturedApp
 
 LOOK_SECONDS = 1.0
 PAUSE_SECONDS = 1.0
@@ -74,7 +74,7 @@ class SpareTime:
             )
 
 
-class SparingApp(ThemedApp):
+class SparingApp(PicturedApp):
     """An app that uses its spare time, from its first paint to its end."""
 
     def on_mount(self) -> None:

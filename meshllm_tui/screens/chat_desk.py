@@ -14,6 +14,7 @@ from meshllm_tui.conversation import SYSTEM_LIMIT, TITLE_LIMIT, Conversation
 from meshllm_tui.screens.ask import AskScreen
 from meshllm_tui.screens.choose import ChooseScreen
 from meshllm_tui.screens.write import WriteScreen
+from meshllm_tui.screenshots import export_folder
 from meshllm_tui.units import count
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class ChatDesk:
             written = await asyncio.to_thread(_write_new, where, text)
             self._app.notify(f"Wrote {one_line(str(written), 200)}", markup=False)
 
-        path = str(_export_folder() / file_name(conversation.title))
+        path = str(export_folder() / file_name(conversation.title))
         hint = "A Markdown file with all questions and answers."
         self._app.push_screen(WriteScreen("Export to which file?", path, hint, PATH_LIMIT, write))
 
@@ -113,13 +114,6 @@ class ChatDesk:
 def _code_words(code: str) -> str:
     first = next((each for each in code.split("\n") if each.strip()), "")
     return f"{fit(first, 40)}  {count(code.count(chr(10)) + 1, 'line')}"
-
-
-def _export_folder() -> Path:
-    from platformdirs import user_downloads_dir
-
-    downloads = Path(user_downloads_dir())
-    return downloads if downloads.is_dir() else Path.home()
 
 
 def _write_new(where: str, text: str) -> Path:
