@@ -104,6 +104,7 @@ class SplitHost(ModelRow):
             if self.patient:
                 await self._more_machines(error)
             elif not await self._news():
+                error.hint = f"{self._served()}{error.hint}"
                 raise
             return ""
         if isinstance(plan, Alone):
@@ -209,7 +210,9 @@ class SplitHost(ModelRow):
     async def _more_machines(self, error: MeshError) -> None:
         """Returns when the machines are others than now."""
         missed = "" if isinstance(error, NotInMesh) else self._away()
-        text = clean_text(f"it waits for machines{missed}: {error}", 400)
+        served = self._served()
+        it = f"{served}It" if served else "it"
+        text = clean_text(f"{it} waits for machines{missed}: {error}", 400)
         if text != self._said:
             self._interrupted(text)
         self._set("loading", detail=text)
@@ -234,8 +237,13 @@ class SplitHost(ModelRow):
                 return True
         return self.closing
 
-    def _crowd(self) -> list[tuple[NodeId, int, str]]:
-        return [(one.node, one.lent // LENT_STEP, one.excluded) for one in self._machines()]
+    def _crowd(self) -> tuple[list[tuple[NodeId, int, str]], str]:
+        lent = [(one.node, one.lent // LENT_STEP, one.excluded) for one in self._machines()]
+        return lent, self._served()
+
+    def _served(self) -> str:
+        names = " and ".join(self.mesh.servers(self.id)[:3])
+        return f"Requests for it are answered by {names} already. " if names else ""
 
     def _away(self) -> str:
         away = self.mesh.away()[:4]

@@ -81,6 +81,19 @@ class MeshOfSplits:
         down = [node for node, state in session.mesh.gossip.peers.items() if state.status == "down"]
         return [session.peers.name(node) for node in down if session.roster.membership(node) is not None]
 
+    def servers(self, model: str) -> Sequence[str]:
+        """Names of members that answer for a model of that name now."""
+        session = self.session()
+        if session is None:
+            return ()
+        return [
+            session.peers.name(node)
+            for node, state in session.mesh.gossip.peers.items()
+            if state.announcement is not None
+            and state.status == "alive"
+            and any(offer.name == model and offer.status == "ready" for offer in state.announcement.models)
+        ]
+
     def _obstacle(self, node: NodeId, status: str, said: Announcement) -> str:
         session = self.session()
         if status == "suspect":

@@ -26,6 +26,9 @@ class SplitMesh(Protocol):
     def away(self) -> Sequence[str]:
         """Names of members that are not there and have not left."""
 
+    def servers(self, model: str) -> Sequence[str]:
+        """Names of members that answer for a model of that name now."""
+
     @property
     def gather_certificates(self) -> Callable[[], Awaitable[None]]:
         """Fetches what others measured of codecs. Raises nothing, and takes some seconds at most."""

@@ -96,3 +96,17 @@ def test_a_model_that_is_never_divided_is_loaded_whole_where_it_fits(tmp_path: P
         anna.act("load", model=str(model), split=True, ctx_size=64)
         row = _settled(anna)
         assert (row["status"], row["split"]) == ("ready", None), row["error"]
+
+
+def test_of_two_that_ask_for_one_split_the_second_says_who_serves_it(tmp_path: Path) -> None:
+    model = str(require_default_model())
+    with mesh(tmp_path, "Anna", "Bert") as (anna, bert):
+        anna.act("load", model=model, split=True)
+        assert _settled(anna)["status"] == "ready"
+        bert.wait(lambda s: any(each["id"] == NAME for p in s["peers"] for each in p["models"]), 20)
+        bert.act("load", model=model, split=True)
+        row = _settled(bert)
+        assert row["status"] == "failed", row
+        assert "alone it needs" in row["error"]
+        assert row["hint"].startswith("Requests for it are answered by Anna already. ")
+        assert _ask(bert).status_code == 200
