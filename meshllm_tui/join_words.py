@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from meshllm_core.state.mesh_events import InviteRow, JoinStep, StepStatus
 from meshllm_core.state.snapshot import JoinLine, JoinView
 from meshllm_tui.cleaning import clean, fit, one_line
+from meshllm_tui.mesh_words import mesh_name
 from meshllm_tui.present import Line, NodeView, Span, State, Tone, line, muted, waiting_lines
 from meshllm_tui.units import duration
 
@@ -138,15 +139,17 @@ def box_lines(view: NodeView) -> tuple[Line, ...]:
     if view.snapshot is None:
         return waiting_lines(view)
     if view.snapshot.mesh is not None:
-        mesh = one_line(view.snapshot.mesh.name, 40) or "one without a name"
         return (
-            line("This node is in the mesh ", Span(mesh, "strong"), "."),
+            line("This node is in the mesh ", Span(mesh_name(view.snapshot.mesh), "strong"), "."),
             line(muted("To join another one it has to leave first: 1, then L.")),
         )
     return (
-        line(muted("It begins with MESHLLM: and line breaks in it do no")),
-        line(muted("harm. A path works too: of a file with the invite, or")),
-        line(muted("of a picture of its code.")),
+        line(
+            muted(
+                "It begins with MESHLLM: and line breaks in it do no harm. A path works too: "
+                "of a file with the invite, or of a picture of its code."
+            )
+        ),
     )
 
 

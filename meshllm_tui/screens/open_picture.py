@@ -7,17 +7,22 @@ from pathlib import Path
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
-from textual.widgets import DirectoryTree
+from textual.widgets import DirectoryTree, Static
 
 from meshllm_tui.join_source import PICTURES
+from meshllm_tui.present import line, muted
 from meshllm_tui.screens.dialog import Dialog
+from meshllm_tui.widgets.styled import content
 
 SHOWN = 2000
 """Entries of a folder that are shown at most; another file is named in the box."""
+HINT = "Folders, pictures and .txt files. Of a file elsewhere, write the path into the box."
 
 
 class _Pictures(DirectoryTree):
-    """Folders, and files that may hold an invite."""
+    """Folders, and files that may hold an invite. Signs that every terminal has, one cell wide each."""
+
+    ICON_NODE, ICON_NODE_EXPANDED, ICON_FILE = "▸ ", "▾ ", "  "
 
     def filter_paths(self, paths: Iterable[Path]) -> Iterable[Path]:
         """Without what is hidden."""
@@ -45,6 +50,7 @@ class PictureScreen(Dialog[Path]):
             frame.border_title = Content("Open a picture of an invite")
             frame.border_subtitle = Content("↑ ↓ choose, Enter opens, Esc closes")
             yield _Pictures(self._folder)
+            yield Static(content((line(muted(HINT)),)), markup=False)
 
     def on_mount(self) -> None:
         """The keyboard at the tree."""

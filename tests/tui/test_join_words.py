@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from meshllm_core.api.schema_mesh import InviteAnswer
@@ -14,14 +15,15 @@ from meshllm_tui.invite_page import code_of, is_over, page, save_picture, too_sm
 from meshllm_tui.join_source import BOX_LIMIT, FILE_LIMIT, token_from
 from meshllm_tui.join_words import (
     STEP_STATES,
+    box_lines,
     checklist,
     countdown,
     ending,
     invite_lines,
     token_groups,
 )
-from meshllm_tui.present import plain
-from tests.tui.mesh_samples import DAY, TOKEN, invite, joining
+from meshllm_tui.present import NodeView, plain
+from tests.tui.mesh_samples import DAY, TOKEN, invite, joining, meshed
 from tests.tui.samples import START, fold
 
 NOW = START + 200.0
@@ -216,3 +218,12 @@ def test_files_that_hold_no_invite_are_refused(tmp_path: Path) -> None:
         token_from("x" * BOX_LIMIT)
     with pytest.raises(TokenInvalid):
         token_from("a\0b")
+
+
+@pytest.mark.parametrize(("name", "shown"), [("home", "mesh home."), ("", "mesh 1a2b3c4d.")])
+def test_the_mesh_that_has_to_be_left_is_named_by_its_id_where_it_has_no_name(name: str, shown: str) -> None:
+    known = meshed()
+    assert known.mesh is not None
+    own = msgspec.structs.replace(known.mesh, name=name, mesh="1a2b3c4d" * 8)
+    view = NodeView(snapshot=msgspec.structs.replace(known, mesh=own), link="live")
+    assert f"This node is in the {shown}" in plain(box_lines(view))

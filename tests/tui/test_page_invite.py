@@ -145,6 +145,8 @@ async def test_a_picture_is_chosen_in_the_tree(tmp_path: Path, monkeypatch: pyte
         await screen.until(lambda: isinstance(screen.app.screen, PictureScreen))
         await screen.until(lambda: "photo.png" in screen.text)
         assert "letter.pdf" not in screen.text
+        assert "Of a file elsewhere" in screen.text
+        assert screen.text.isascii() or max(map(ord, screen.text)) < 0x10000, "no picture characters"
         assert ".hidden" not in screen.text
         await screen.press("escape")
         await perform(screen, "join.picture")
