@@ -14,9 +14,13 @@ import msgspec
 from meshllm_core.errors import CutRefused
 from meshllm_core.models.architectures import BINDING, HYBRID, KNOWN, RECURRENT
 from meshllm_core.models.ggml_types import UNPACKED
+from meshllm_core.models.keys import MAX_LAYERS
 from meshllm_core.models.layers import recurrent_layers, windowed_layers
 from meshllm_core.models.stage_source import StageSource
 from meshllm_core.models.stage_table import RULES, SNAPSHOTS, Rule, Tokens
+
+MAX_STREAMS = 64
+"""Hidden vectors in a row at most; four are known."""
 
 Mechanism = Literal["file", "hook", "pad", "tokens"]
 """file: keys and tensors rewritten only. hook: a tensor is overwritten. pad: layers of zeros around.
@@ -53,6 +57,12 @@ class StageShape(msgspec.Struct, frozen=True, kw_only=True):
     vocabulary, and hands out nothing as wide as one."""
     snapshots: bool = False
     """Whether the tail of the last batch can be taken back although `rollback` is False."""
+
+    @property
+    def possible(self) -> bool:
+        """Whether its numbers fit each other."""
+        window = 0 <= self.window_start <= self.start < self.end <= self.window_end <= self.layers
+        return window and self.layers <= MAX_LAYERS and self.width > 0 and 0 < self.streams <= MAX_STREAMS
 
     @property
     def first(self) -> bool:

@@ -125,6 +125,27 @@ def test_a_stage_of_another_version_is_refused(tmp_path: Path) -> None:
         StageRunner(spec(path))
 
 
+@pytest.mark.parametrize(
+    ("true", "false"),
+    [
+        (b'"end":4', b'"end":9'),
+        (b'"start":0', b'"start":7'),
+        (b'"window_start":0', b'"window_start":5'),
+        (b'"layers":8', b'"layers":3'),
+        (b'"width":64', b'"width":65'),
+        (b'"end":4', b'"end":0'),
+    ],
+)
+def test_a_stage_whose_numbers_cannot_be_is_refused(tmp_path: Path, true: bytes, false: bytes) -> None:
+    path = write_tiny(tmp_path / "model.gguf", "llama")
+    first, _ = write_stages(path, [4], tmp_path)
+    data = first.read_bytes()
+    assert true in data
+    first.write_bytes(data.replace(true, false, 1))
+    with pytest.raises(ModelFileInvalid, match="its layers or its width cannot be"):
+        StageRunner(spec(first))
+
+
 def test_rows_for_the_first_stage_are_refused(tmp_path: Path) -> None:
     chain = _chain(tmp_path, "llama", 4)
     zero, first = np.zeros(1, dtype=np.int32), chain.runners[0]

@@ -72,16 +72,23 @@ class StageRunner:
         self._last_batch = [(0, 0)] * self.sequences
         """For each sequence the positions [first, end) that its last batch held."""
 
+    def _shape_of(self, text: str) -> StageShape:
+        """What the file says of itself; it may come from another machine."""
+        try:
+            shape = msgspec.json.decode(text, type=StageShape)
+            if not shape.possible or shape.width != int(api.llama_model_n_embd(self.model.handle)):
+                raise msgspec.ValidationError("its layers or its width cannot be")
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise ModelFileInvalid(
+                f"{self.model.spec.files[0]} is not a stage of this version of meshllm: {error}.",
+                hint="Remove it: it is made again from the model.",
+            ) from error
+        return shape
+
     def _read_shape(self) -> StageShape:
         text = self.model.meta(SHAPE_KEY)
         if text:
-            try:
-                return msgspec.json.decode(text, type=StageShape)
-            except (msgspec.DecodeError, RecursionError) as error:
-                raise ModelFileInvalid(
-                    f"{self.model.spec.files[0]} is not a stage of this version of meshllm: {error}.",
-                    hint="Remove it: it is made again from the model.",
-                ) from error
+            return self._shape_of(text)
         layers = int(api.llama_model_n_layer(self.model.handle))
         return StageShape(
             architecture=self.model.meta("general.architecture"),
