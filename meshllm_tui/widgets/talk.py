@@ -150,7 +150,7 @@ class Talk(ScrollView, can_focus=True):
         while not self.complete and monotonic() < until and not self._next().prepare(self._room):
             self._laid.insert(0, self._next().lines(self._room))
         self._compose_lines()
-        self.run_worker(self._fill(), group="fill", exclusive=True)
+        self.run_worker(self._fill, group="fill", exclusive=True)
 
     def _next(self) -> TurnLines:
         return self._items[len(self._items) - len(self._laid) - 1]
