@@ -16,6 +16,7 @@ from textual.selection import Selection
 from textual.strip import Strip
 from textual.style import Style
 from textual.visual import Visual
+from textual.worker import Worker
 
 from meshllm_tui.cleaning import one_line
 from meshllm_tui.conversation import Turn
@@ -150,7 +151,7 @@ class Talk(ScrollView, can_focus=True):
         while not self.complete and monotonic() < until and not self._next().prepare(self._room):
             self._laid.insert(0, self._next().lines(self._room))
         self._compose_lines()
-        self.run_worker(self._fill, group="fill", exclusive=True)
+        self._filling: Worker[None] = self.run_worker(self._fill, group="fill", exclusive=True)
 
     def _next(self) -> TurnLines:
         return self._items[len(self._items) - len(self._laid) - 1]
