@@ -37,10 +37,8 @@ if [ "$#" -gt 0 ]; then
 else
     # The dashboard's tests are many and take one core each; the others start nodes and engines, and some take
     # times: they have the machine for themselves.
-    alone=tests/tui/test_terminal.py
     check "pytest, the dashboard on all cores" "$bin/python" -m pytest \
-        -n logical --maxprocesses 4 --dist loadfile tests/tui --ignore "$alone"
+        -n logical --maxprocesses 4 --dist loadfile tests/tui
     check "pytest, the rest one by one" "$bin/python" -m pytest --ignore tests/tui
-    check "pytest, in a terminal" "$bin/python" -m pytest "$alone"
 fi
 say "== all passed in $(($(date +%s) - began)) s"
