@@ -171,12 +171,18 @@ def test_pages_sizes_suspending_and_leaving(terminal: Tmux, start: Callable[...,
 
 
 def _pages(terminal: Tmux) -> None:
+    # Words of the pages themselves: their names stand on every page.
     for key, words in (
-        ("2", "Running"), ("3", "split"), ("4", "Candidates"), ("5", "ertif"), ("6", "Invite"),
-        ("7", "Chat"), ("8", "Requests"), ("9", "Activity"), ("0", "Settings"), ("1", "This node"),
+        ("2", "Running"), ("3", "No model is split"), ("4", "Candidates"), ("5", "Reviewed by others"),
+        ("6", "Invite a machine"), ("7", "Conversations"), ("8", "No request"), ("9", "━ Activity ━"),
+        ("0", "node_name"), ("1", "This node"),
     ):  # fmt: skip
         terminal.keys(key)
         terminal.until(words)
+        if key == "7":
+            # What is typed here is a prompt until one leaves it.
+            terminal.keys("Escape")
+            terminal.until(words, without="Enter Send")
 
 
 def _sizes(terminal: Tmux) -> None:
