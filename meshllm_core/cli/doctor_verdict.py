@@ -90,8 +90,6 @@ def judge(
     answer = plan(request)
     if isinstance(answer, Refusal):
         return _impossible(planned, checked, answer)
-    if len(answer.chosen.stages) == 1:
-        return _alone(answer, checked, asked)
     split = staged(answer, request, able)
     if isinstance(split, Alone):
         return _alone(answer, checked, asked)

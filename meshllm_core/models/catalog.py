@@ -1,5 +1,6 @@
 """Models worth offering, in steps of memory fine enough that every machine has one that suits it."""
 
+from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 
@@ -67,8 +68,9 @@ def fits(entry: CatalogEntry, memory_available: int) -> bool:
 
 def pick(memory_available: int) -> CatalogEntry | None:
     """The best entry that fits in `memory_available` bytes; None if not even the smallest does."""
-    return max(
-        (entry for entry in catalog() if fits(entry, memory_available)),
-        key=lambda entry: (entry.parameters, entry.bytes),
-        default=None,
-    )
+    return best_of(entry for entry in catalog() if fits(entry, memory_available))
+
+
+def best_of(entries: Iterable[CatalogEntry]) -> CatalogEntry | None:
+    """The best of those that fit: the most parameters, then the most bytes; None if there are none."""
+    return max(entries, key=lambda entry: (entry.parameters, entry.bytes), default=None)

@@ -17,7 +17,7 @@ from meshllm_core.api.schema_models import (
     RepoArguments,
     SearchArguments,
 )
-from meshllm_core.models.catalog import CatalogEntry, catalog
+from meshllm_core.models.catalog import CatalogEntry, best_of, catalog
 from meshllm_core.models.fit import WEIGHTS_FRACTION, room_for
 from meshllm_core.models.hub_search import FoundModel, estimated_bytes
 from meshllm_core.models.library import KeptModel, kept_models
@@ -58,8 +58,7 @@ class Rooms:
 
     def best(self) -> CatalogEntry | None:
         """The best entry of the catalogue that fits on this machine, its limit considered."""
-        fitting = (entry for entry in catalog() if self.mark(entry.memory_bytes).kind == "here")
-        return max(fitting, key=lambda entry: (entry.parameters, entry.bytes), default=None)
+        return best_of(entry for entry in catalog() if self.mark(entry.memory_bytes).kind == "here")
 
     def mark_weights(self, size: int) -> FitMark:
         """The same for a file of which only the size is known: caches and buffers take a share too."""

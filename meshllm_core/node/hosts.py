@@ -23,8 +23,9 @@ from meshllm_core.state.split_events import NOT_SPLIT
 
 if TYPE_CHECKING:
     from meshllm_core.models.package_stage import StageMaker
-    from meshllm_core.node.split_host import SplitHost, SplitMesh
+    from meshllm_core.node.split_host import SplitHost
     from meshllm_core.node.split_model import DivisibleModel
+    from meshllm_core.node.split_seam import SplitMesh
 
 T = TypeVar("T")
 

@@ -29,7 +29,7 @@ from meshllm_core.node.split_model import DivisibleModel
 from meshllm_core.node.split_plan import Alone, Machine, SplitPlan, chunks_of, plan_split
 from meshllm_core.node.split_plan import Wish as PlanWish
 from meshllm_core.node.split_run import NO_PROBES, SplitRun
-from meshllm_core.node.split_seam import SplitMesh as SplitMesh
+from meshllm_core.node.split_seam import SplitMesh
 from meshllm_core.planner.wire import Wire, Wires, lossless, row_bytes
 from meshllm_core.state import events as ev
 

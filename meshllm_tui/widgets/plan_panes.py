@@ -9,7 +9,6 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
-from textual.widgets import Static
 
 from meshllm_core.api.schema_plan import PlanCandidate
 from meshllm_tui.cleaning import fit
@@ -20,9 +19,10 @@ from meshllm_tui.widgets.pane import RowList
 from meshllm_tui.widgets.slider import LABEL, Slider
 from meshllm_tui.widgets.styled import content
 from meshllm_tui.widgets.text_pane import TextPane
+from meshllm_tui.widgets.value_row import MarkedLine
 
 
-class ModelLine(Static, can_focus=True):
+class ModelLine(MarkedLine):
     """The model that is planned: Enter or a click picks one, left and right take the next in the list."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -48,16 +48,6 @@ class ModelLine(Static, can_focus=True):
         """Show the model's name."""
         if name != self._shown:
             self._shown = name
-            self._draw()
-
-    def on_mount(self) -> None:
-        """Draw it."""
-        self._draw()
-
-    def watch_has_focus(self, focused: bool) -> None:
-        """The marker shows without colour too."""
-        super().watch_has_focus(focused)
-        if self.is_mounted:
             self._draw()
 
     def on_click(self, event: events.Click) -> None:
